@@ -11,6 +11,7 @@ that comes next tells what is in the ledger by then.
 
 A notice is in the outbox, on the disk, before anyone is told, and out of it afterwards: a kill, or a receiver that is
 away, repeats it with the same `id` and loses none (at least once). Nothing of this fails a command: one line says it.
+An outbox that cannot be read is set aside under another name, and begun anew with the ledger's end.
 """
 
 import functools
@@ -21,7 +22,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,9 +32,10 @@ import typer
 
 from feature_store.errors import AssayError, RefusedError
 from feature_store.file_lock import file_lock
-from feature_store.whole_files import write_file
+from feature_store.whole_files import read_regular, write_file
 from models.configuration import Configuration, Event, NotificationRule
 from pipelines.console import configuration_from, print_note
+from pipelines.process_group import start_group, stop_group
 from pipelines.run_lock import BusyError
 from pipelines.webhook import post
 from serving.canonical import canonical_json
@@ -101,7 +103,7 @@ def notified(failure: Event | None = None) -> Callable[[Function], Function]:
                 raise  # the command said all, or began nothing
             except (Exception, SystemExit) as error:
                 why = "ended by SIGTERM" if isinstance(error, SystemExit) else str(error) or type(error).__name__
-                notices += [Notice(failure, why, str(kwargs.get("task") or ""))] if failure else []
+                notices += [Notice(failure, why, _task_of(kwargs))] if failure else []
                 raise
             finally:
                 tell(configuration, actor, notices)
@@ -122,30 +124,42 @@ def tell(configuration: Configuration, actor: str, notices: Sequence[Notice] = (
     """
     rule, folder = configuration.notify, configuration.home / "notifications"
     path = folder / "outbox.json"
-    if rule is None or (only_begin and path.exists()):
+    if rule is None:
         return
     try:
+        if only_begin and _content(path):
+            return
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / "outbox.lock").acquire(timeout=LOCK_PATIENCE_S):
             outbox = _Outbox(path)
             now = datetime.now(UTC)
             outbox.collect([one.document(actor, now) for one in notices], rule)
             try:
-                outbox.collect(_new_moves(configuration, outbox, page, is_first=only_begin), rule)
+                outbox.collect(_new_moves(configuration, outbox, page, only_begin or outbox.is_anew), rule)
             finally:  # a ledger that does not verify keeps nobody from being told of what failed
                 outbox.deliver(rule, configuration.home / "logs" / "notifications.log")
-    except (AssayError, OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError) as error:
-        print_note(f"note: nobody could be notified, the next command tries again: {error}")
+    except Exception as error:  # whatever it is: it must not take the place of the command's own error
+        print_note("note: nobody could be notified, the next command tries again: "
+                   f"{str(error) or type(error).__name__}")
 
 
 class _Outbox:
-    """What is still to be told, as its file has it."""
+    """What is still to be told, as its file has it.
+
+    Attributes:
+        is_anew: the file could not be read and is set aside.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        found: dict[str, Any] = {"head": "", "waiting": [], "said": {}}
-        if path.exists():
-            found = json.loads(path.read_bytes())
+        content = _content(path)
+        self.is_anew = content is None
+        if content is None:
+            aside = path.with_name(f"outbox-unreadable-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.json")
+            path.replace(aside)
+            print_note(f"note: {path} could not be read and is set aside as {aside.name}: what waited in it is not "
+                       "told, nor what is in the ledger by now")
+        found = content or {"head": "", "waiting": [], "said": {}}
         self.head: str = found["head"]
         self._waiting: list[dict[str, Any]] = found["waiting"]
         self._said: dict[str, str] = found["said"]
@@ -177,14 +191,29 @@ class _Outbox:
         write_file(self._path, json.dumps(content), mode=0o600)
 
 
+def _content(path: Path) -> dict[str, Any] | None:
+    """What the outbox's file holds: nothing where there is no file, None where it is no outbox. Raises OSError."""
+    try:
+        found = json.loads(read_regular(path))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
+        return None
+    match found:
+        case {"head": str(), "waiting": list(waiting), "said": dict(said)}:
+            documents = all(isinstance(one, dict) and isinstance(one.get("id"), str) for one in waiting)
+            return found if documents and all(isinstance(day, str) for day in said.values()) else None
+    return None
+
+
 def _new_moves(configuration: Configuration, outbox: _Outbox, page: str, is_first: bool) -> list[dict[str, Any]]:
     """Documents of the entries after the one that was told last, which moves on to the ledger's end."""
     ledger = Ledger(configuration.ledger_path, configuration.public_key_path)
     chain = ledger.chain() if ledger.is_there() else Chain()
-    first = int(outbox.head.partition(":")[0]) + 1 if outbox.head else 0
     if outbox.head and not chain.holds(outbox.head):
         raise RefusedError(f"ledger must hold the entry that was taken up last, {outbox.head}, got none; after a "
                            f"change of ledgers delete {configuration.home / 'notifications'}")
+    first = int(outbox.head.partition(":")[0]) + 1 if outbox.head else 0
     outbox.head = chain.entries[-1].head if chain.entries else ""
     if is_first:
         return []
@@ -201,10 +230,33 @@ def _new_moves(configuration: Configuration, outbox: _Outbox, page: str, is_firs
 
 def _run(command: Sequence[str], body: bytes, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
-        done = subprocess.run(command, input=body, stdout=output, stderr=subprocess.STDOUT, timeout=PATIENCE_S)
-    if done.returncode:
-        raise RefusedError(f"notify.command must end with 0, got {done.returncode} ({command[0]}; its output: {log})")
+    log.touch(mode=0o600)
+    environment = {name: value for name, value in os.environ.items() if name != SECRET_VARIABLE}
+    with log.open("ab") as output, start_group(list(command), env=environment, stdin=subprocess.PIPE, stdout=output,
+                                               stderr=subprocess.STDOUT) as child:
+        try:
+            child.communicate(body, timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise RefusedError(f"notify.command must end within {PATIENCE_S:g} s, got no end ({command[0]}; its "
+                               f"output: {log})") from None
+        finally:
+            if child.returncode is None:  # also after Ctrl-C, which a group of its own does not get from the terminal
+                stop_group(child)
+    if child.returncode:
+        raise RefusedError(f"notify.command must end with 0, got {child.returncode} ({command[0]}; its output: {log})")
+
+
+def _task_of(options: Mapping[str, Any]) -> str:
+    """Name of the task of a command: the mapping's own, or that of --task; as it was given where it cannot be read."""
+    from feature_store.strict_yaml import read_yaml
+    from models.tasks.task import load_task
+
+    given, mapping = str(options.get("task") or ""), options.get("mapping")
+    with suppress(AssayError, AttributeError, KeyError, TypeError):
+        own = read_yaml(mapping, "mapping").get("task") if mapping else None
+        return str(own["name"]) if isinstance(own, Mapping) else load_task(
+            str(mapping.parent / own) if mapping and own else given).name
+    return given
 
 
 def _with_rule(path: Path | None) -> Configuration | None:

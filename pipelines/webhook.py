@@ -8,6 +8,8 @@ The headers are MLflow's by other names, so that a receiver checks both with the
 import base64
 import hashlib
 import hmac
+import queue
+import threading
 import time
 
 from feature_store.errors import UnavailableError
@@ -26,10 +28,10 @@ def post(url: str, delivery: str, body: bytes, secret: str, timeout_s: float) ->
 
     Args:
         delivery: names the document; the same where it is posted again.
-        timeout_s: to connect, and between two bytes of the answer.
+        timeout_s: for all of it. A receiver that drips its answer is left to a thread that ends with this process.
 
     Raises:
-        UnavailableError: nothing answered, or with another status than 2xx. A redirection is not followed.
+        UnavailableError: nothing answered in time, or with another status than 2xx. A redirection is not followed.
     """
     import requests
 
@@ -37,11 +39,24 @@ def post(url: str, delivery: str, body: bytes, secret: str, timeout_s: float) ->
     headers = {"Content-Type": "application/json", ID_HEADER: delivery, TIMESTAMP_HEADER: timestamp}
     if secret:
         headers[SIGNATURE_HEADER] = signature(secret, delivery, timestamp, body)
+    answers = queue.SimpleQueue[int | Exception]()
+
+    def ask() -> None:
+        try:
+            # this timeout begins again with each byte that comes, so it alone bounds nothing
+            with requests.post(url, data=body, headers=headers, timeout=timeout_s, allow_redirects=False,
+                               stream=True) as answer:
+                answers.put(answer.status_code)
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=ask, name="webhook", daemon=True).start()
     try:
-        answer = requests.post(url, data=body, headers=headers, timeout=timeout_s, allow_redirects=False, stream=True)
-        answer.close()
-    except requests.RequestException as error:
+        status = answers.get(timeout=timeout_s)
+    except queue.Empty:
+        raise UnavailableError(f"notify.webhook must answer within {timeout_s:g} s, got no whole answer") from None
+    if isinstance(status, Exception):
         # not the error's own text: the address may carry a token, and this line goes into logs
-        raise UnavailableError(f"notify.webhook must answer, got {type(error).__name__}") from error
-    if not 200 <= answer.status_code < 300:
-        raise UnavailableError(f"notify.webhook must answer with 2xx, got {answer.status_code}")
+        raise UnavailableError(f"notify.webhook must answer, got {type(status).__name__}") from status
+    if not 200 <= status < 300:
+        raise UnavailableError(f"notify.webhook must answer with 2xx, got {status}")

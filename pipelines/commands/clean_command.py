@@ -34,17 +34,20 @@ def clean(
     configuration = configuration_from(config)
     require_own_home(configuration)
     found: list[cleaning.Leftover] = []
+    linked = cleaning.linked_folders(configuration)
     if configuration.home.is_dir():  # else looking would make it
         with working("cleaning" if yes else "looking", json_output):
             found = (cleaning.clean if yes else cleaning.leftovers)(configuration, older_than, keep, time.time())
     kinds = {kind: [one.size for one in found if one.kind == kind] for kind in dict.fromkeys(one.kind for one in found)}
     size = sum(one.size for one in found)
     if json_output:
-        print_json({"removed": yes, "bytes": size, "kinds": [
+        print_json({"removed": yes, "bytes": size, "left_alone": [str(path) for path in linked], "kinds": [
             {"kind": kind, "entries": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]})
         return
     for kind, sizes in kinds.items():
         print_line(f"{kind}: {len(sizes):,}, {decimal(sum(sizes))}")
+    for path in linked:
+        print_line(f"left alone, as it is a link: {path}")
     if not found:
         print_line("there is nothing to remove")
     elif yes:

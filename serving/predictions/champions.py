@@ -99,12 +99,13 @@ class Champions:
             clock: seconds, never going back.
 
         Raises:
+            InputError: the folder cannot be this service's own.
             AssayError: the ledger is away and nothing was kept, or it does not verify.
             RefusedError: there is no champion that can be served.
         """
         self._state, self._tell, self._task, self._workloads = state, tell, task, frozenset(workloads)
         self._ledger, self._clock, self._models = SeenLedger(state, folder), clock, dict[str, Served]()
-        self._last_good = None if folder is None else LastGood(folder, state.public_key_path, tell)
+        self._last_good = None if folder is None else LastGood(folder, state, tell)
         try:
             # only here does a file system that hangs keep somebody waiting
             self._take(self._looked(Within(self._ledger.chain, WITHIN_S, f"ledger {self._ledger.path}")))

@@ -1,5 +1,6 @@
 """The last good champions in the service's own folder: what it starts with while ledger or bundles are away.
 
+    <folder>/kept-by-assay-serve                      marks it as the service's own: here alone it deletes
     <folder>/ledger, ledger.head                      the ledger as it was seen last, and its head
     <folder>/bundles/<task>/<workload>/<version>/     the bundle that is served, as it was checked
 
@@ -16,14 +17,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from feature_store.errors import RefusedError
+from feature_store.errors import InputError, RefusedError
 from feature_store.whole_files import whole_folder, write_file
+from models.configuration import Configuration
 from serving.bundle import CheckedBundle
+from serving.control.side_by_side import Within
+from serving.control.start import WITHIN_S
 from serving.kept_bundles import kept_bundle
 from serving.ledger import Ledger
 from serving.ledger_chain import Chain, Pair
 from serving.moves import Standing
 from serving.state_folder import StateFolder
+
+_MARK = "kept-by-assay-serve"
 
 
 class LastGood:
@@ -33,14 +39,18 @@ class LastGood:
         state: the folder, as whoever opens a bundle needs it.
     """
 
-    def __init__(self, folder: Path, public_key: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, state: Configuration | StateFolder, tell: Callable[[str], None]) -> None:
         """Args:
-            folder: of one service alone.
-            public_key: of the signer; where the state folder may be away, outside of it.
+            folder: of one service alone; it is made where it is missing.
+            state: what is followed; where it may be away, the public key lies outside of its folder.
             tell: called with a line where something cannot be kept.
+
+        Raises:
+            InputError: the folder is of the state, holds what this service has not put there, or cannot be written.
         """
+        _own(folder, state)
         self._path, self._tell, self._head, self._unkept = folder / "ledger", tell, "", ""
-        self.state = StateFolder(folder, self._path, public_key)
+        self.state = StateFolder(folder, self._path, state.public_key_path)
 
     def standings(self) -> tuple[dict[Pair, Standing], float]:
         """Those of the copy, and seconds since the ledger was seen; none where there is no copy.
@@ -89,7 +99,7 @@ class LastGood:
             unkept = f"ledger cannot be kept: {error.strerror} ({self._path})"
             with suppress(OSError):  # an older one must not speak for it: it may lack a stop
                 self._path.unlink()
-        for pair, version in served.items():
+        for pair, version in () if unkept else served.items():  # a ledger that is not kept allows no other version
             with suppress(OSError):
                 for other in kept_bundle(self.state.home, *pair, 0).parent.iterdir():
                     if other.name != version:
@@ -97,3 +107,27 @@ class LastGood:
         if unkept and unkept != self._unkept:
             self._tell(unkept)
         self._unkept = unkept
+
+
+def _own(folder: Path, state: Configuration | StateFolder) -> None:
+    """Marks a folder at its first use; see `LastGood` for what it must be."""
+    try:
+        if (folder / _MARK).is_file():  # then nobody waits here for a state folder that hangs
+            return
+        Within(lambda: _require_apart(folder.resolve(), state), WITHIN_S, f"state folder {state.home}")()
+        if foreign := [name for name in ("ledger", "bundles") if (folder / name).exists()]:
+            raise InputError(f"--folder must be of this service alone, got one with {' and '.join(foreign)} that it "
+                             f"has not put there ({folder}); name an empty folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / _MARK, "assay serve keeps its last good champions here, and deletes older ones.\n")
+    except OSError as error:
+        raise InputError(f"--folder must be a folder that can be written, got {error.strerror} ({folder})") from error
+
+
+def _require_apart(folder: Path, state: Configuration | StateFolder) -> None:
+    """folder: without links. Raises InputError."""
+    home = state.home.resolve()
+    ledger = state.ledger_path.resolve() if isinstance(state.ledger_path, Path) else home
+    if folder.is_relative_to(home) or home.is_relative_to(folder) or ledger.is_relative_to(folder):
+        raise InputError(f"--folder must lie outside of the state folder and hold neither it nor the ledger, got "
+                         f"{folder} (state folder {home}, ledger {state.ledger_path})")

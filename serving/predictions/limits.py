@@ -8,12 +8,14 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from ssl import SSLContext
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST_S = 10.0  # until the head of a request is there, and again until its body is
+MOST_S = 10.0  # until a TLS handshake is done, then until the head of a request is there, then until its body is
 
 
 class Limits:
@@ -64,6 +66,16 @@ class Limits:
 
     def _too_large(self, got: str) -> HTTPException:
         return HTTPException(413, f"body must have at most {self._most_bytes} bytes, got {got}; --max-body sets it")
+
+
+class TimedLoop(asyncio.SelectorEventLoop):
+    """asyncio's, which waits a minute for a TLS handshake; uvicorn has no option for it."""
+
+    async def create_server(self, *args: Any, ssl: SSLContext | None = None,  # type: ignore[override]
+                            **kwargs: Any) -> asyncio.Server:
+        """asyncio takes a time for handshakes only where there are any."""
+        return await super().create_server(*args, ssl=ssl, ssl_handshake_timeout=None if ssl is None else MOST_S,
+                                           **kwargs)
 
 
 class TimedProtocol(H11Protocol):

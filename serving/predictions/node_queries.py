@@ -47,9 +47,12 @@ class Answer:
     asked_s: float
     ages_s: Mapping[str, float] | None = None
 
-    def age_s(self, node: str, now_s: float) -> float:
-        """Infinite where the node has no newest sample: nobody knows."""
-        return now_s - self.asked_s + (0.0 if self.ages_s is None else self.ages_s.get(node, math.inf))
+    def age_s(self, names: Iterable[str], now_s: float) -> float:
+        """For a node of these names. Infinite where it has no newest sample: nobody knows."""
+        if self.ages_s is None:
+            return now_s - self.asked_s
+        # of several series the oldest counts
+        return now_s - self.asked_s + max((self.ages_s[one] for one in names if one in self.ages_s), default=math.inf)
 
 
 @dataclass(frozen=True)
@@ -71,19 +74,20 @@ class Measured:
 
         Args:
             query: by its name in the file.
-            names: of the node, and its addresses.
+            names: of the node, and its addresses; the series under all of them count together.
 
         Raises:
             InputError: there is none, it is too old, or there are several.
         """
         answer = self.answers[query]
-        node = next((name for name in names if name in answer.values), None)
-        if node is None:
+        names = set(names)  # a node's name is often one of its addresses, too
+        values = [value for name in names for value in answer.values.get(name, ())]
+        if not values:
             raise InputError(f"node_query {query} must give a number for the node, got none")
-        if len(values := answer.values[node]) != 1:
+        if len(values) != 1:
             raise InputError(f"node_query {query} must give one series for the node, got {len(values)}; "
                              "aggregate them, for example by max by (instance) (...)")
-        if (age_s := answer.age_s(node, self.now_s)) > self.at_most_age_s:
+        if (age_s := answer.age_s(names, self.now_s)) > self.at_most_age_s:
             raise InputError(f"node_query {query} must give a number at most {self.at_most_age_s:g} s old, got one of "
                              f"{age_s:.3g} s")
         return values[0]

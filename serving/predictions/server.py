@@ -13,7 +13,7 @@ from feature_store.written.model import read_written
 from serving.predictions.champions import Models
 from serving.predictions.extender import Extender, require_known
 from serving.predictions.extender_file import ExtenderFile
-from serving.predictions.limits import Limits, TimedProtocol
+from serving.predictions.limits import Limits, TimedLoop, TimedProtocol
 from serving.predictions.metrics import Metrics
 from serving.predictions.node_queries import NodeQueries
 from serving.predictions.service import Service
@@ -68,7 +68,7 @@ def run(sock: socket.socket, models: Models, unseen_s: Callable[[], float], most
         metrics.registry.register(extender.queries)
     app = Service(models, Limits(most_bytes, most_a_second), metrics, extender).application()
     uvicorn.Server(uvicorn.Config(
-        app, http=TimedProtocol, ws="none", lifespan="off", loop="asyncio", interface="asgi3", log_config=None,
-        log_level="error", access_log=False, proxy_headers=False, server_header=False,
-        ssl_context_factory=None if tls is None else lambda *_: tls.context,
+        app, http=TimedProtocol, ws="none", lifespan="off", loop=f"{TimedLoop.__module__}:{TimedLoop.__name__}",
+        interface="asgi3", log_config=None, log_level="error", access_log=False, proxy_headers=False,
+        server_header=False, ssl_context_factory=None if tls is None else lambda *_: tls.context,
         limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=_ANSWER_S)).run([sock])

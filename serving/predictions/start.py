@@ -97,11 +97,6 @@ def _models(request: ServeRequest, state: Configuration | StateFolder, tell: Cal
     if request.bundles:
         fixed = models_of_folders(request.bundles, state.public_key_path)
         return lambda: fixed, lambda: math.nan
-    if request.folder is not None:
-        try:
-            request.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--folder must be a folder, got {error.strerror} ({request.folder})") from error
     champions = Champions(state, tell, request.task, request.workloads, request.folder)
     champions.follow(request.poll, stopped)
     return champions, lambda: champions.unseen_s

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -128,13 +129,79 @@ def test_a_program_that_fails_is_said_and_gets_the_same_notice_with_the_next_com
     assert [one["event"] for one in told(tmp_path)] == ["run_failed", "promoted"] and told(tmp_path)[0] == waiting
 
 
-@pytest.mark.parametrize(("run", "said"), [(["sleep", "60"], "timed out"), (["/no/such/program"], "No such file")])
+@pytest.mark.parametrize(("run", "said"), [(["sleep", "60"], "must end within 0.2 s"),
+                                            (["/no/such/program"], "No such file")])
 def test_a_program_that_hangs_or_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                                       monkeypatch: pytest.MonkeyPatch, run: list[str],
                                                       said: str) -> None:
     monkeypatch.setattr(notification, "PATIENCE_S", 0.2)
     tell(configured(tmp_path, {"command": run}), "assay run", [Notice("run_failed", "x")])
     assert said in capsys.readouterr().err
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notification, "PATIENCE_S", 2.0)
+    pipe = tmp_path / "pipe"  # what the program started holds it open for as long as it lives
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run = ["sh", "-c", f"(echo begun; sleep 30) > '{pipe}' & sleep 30"]
+    tell(configured(tmp_path, {"command": run}), "assay run", [Notice("run_failed", "x")])
+    with open(reader, "rb", buffering=0) as held:
+        assert held.read(6) == b"begun\n"
+        assert select.select([held], [], [], 10)[0] and held.read(1) == b""
+
+
+def test_a_program_gets_no_secret_and_its_log_is_the_owners_alone(tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SECRET_VARIABLE, "s3cret")
+    monkeypatch.setenv("ASSAY_OTHER", "other")
+    made = configured(tmp_path, {"command": ["env"]})
+    tell(made, "assay run", [Notice("run_failed", "x")])
+    log = made.home / "logs/notifications.log"
+    assert "ASSAY_OTHER=other" in log.read_text() and "s3cret" not in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [
+    "", "[]", "{}", "[" * 100_000,
+    '{"head": "", "waiting": null, "said": {}}', '{"head": 5, "waiting": [], "said": {}}',
+    '{"head": "", "waiting": [], "said": []}', '{"head": "", "waiting": [], "said": {"a": 5}}',
+    '{"head": "", "waiting": [5], "said": {}}', '{"head": "", "waiting": [{}], "said": {}}'])
+def test_an_outbox_that_cannot_be_read_is_set_aside_and_begun_anew(tmp_path: Path, content: str,
+                                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    made = configured(tmp_path)
+    moved(made, "register", "champion")
+    outbox = made.home / "notifications/outbox.json"
+    outbox.parent.mkdir()
+    outbox.write_text(content)
+    tell(made, "assay run", [Notice("run_failed", "broken")])
+    (aside,) = outbox.parent.glob("outbox-unreadable-*.json")
+    said = capsys.readouterr().err
+    assert str(outbox) in said and aside.name in said and aside.read_text() == content
+    moved(made, "register", "challenger", version=2, before=1)
+    tell(made, "assay run")
+    assert [one["event"] for one in told(tmp_path)] == ["run_failed", "waits_for_approval"]
+
+
+def test_an_outbox_that_cannot_be_read_keeps_no_command_from_telling_what_it_moves(tmp_path: Path) -> None:
+    made = configured(tmp_path)
+    moved(made, "register", "champion")
+    (made.home / "notifications").mkdir()
+    (made.home / "notifications/outbox.json").touch()
+    tell(made, "assay run", only_begin=True)
+    moved(made, "register", "challenger", version=2, before=1)
+    tell(made, "assay run")
+    assert [one["event"] for one in told(tmp_path)] == ["waits_for_approval"]
+
+
+def test_an_outbox_with_a_head_of_no_ledger_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = configured(tmp_path)
+    (made.home / "notifications").mkdir()
+    (made.home / "notifications/outbox.json").write_text('{"head": "x:y", "waiting": [], "said": {}}')
+    tell(made, "assay run", [Notice("run_failed", "broken")])
+    assert [one["event"] for one in told(tmp_path)] == ["run_failed"]
+    assert "ledger must hold the entry that was taken up last, x:y, got none" in capsys.readouterr().err
 
 
 def in_a_process(folder: Path, body: str) -> "subprocess.Popen[str]":
@@ -219,6 +286,23 @@ def test_a_webhook_that_does_not_take_it_gets_it_again(tmp_path: Path, receiver:
     assert "X-Assay-Signature" not in first, "there is no secret"
 
 
+@pytest.mark.parametrize("drip", [(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a"), (b"", b"HTTP/1.1 100 Continue\r\n\r\n")])
+def test_a_webhook_that_drips_its_answer_keeps_nobody_waiting(tmp_path: Path, receiver: Receiver,
+                                                              drip: tuple[bytes, bytes],
+                                                              capsys: pytest.CaptureFixture[str],
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    made = configured(tmp_path, {"webhook": receiver.url})
+    receiver.drip = drip
+    with monkeypatch.context() as patch:
+        patch.setattr(notification, "PATIENCE_S", 0.5)
+        tell(made, "assay run", [Notice("run_failed", "broken")])
+    assert "notify.webhook must answer within 0.5 s, got no whole answer" in capsys.readouterr().err
+    receiver.drip = None
+    tell(made, "assay run")
+    (first, body), (second, again) = receiver.posts
+    assert body == again and first["X-Assay-Delivery-Id"] == second["X-Assay-Delivery-Id"]
+
+
 def test_a_webhook_that_is_away_is_said_without_its_address(tmp_path: Path,
                                                             capsys: pytest.CaptureFixture[str]) -> None:
     with receiver() as gone:
@@ -260,3 +344,14 @@ def test_workloads_of_a_run_that_failed_are_told_with_its_report(tmp_path: Path,
     assert command(tmp_path, "run", "--json").exit_code == 1
     assert [(one["event"], one["workload"], one["reason"], one["page"]) for one in told(tmp_path)] == [
         ("run_failed", "redis", "no rows", "report.html"), ("promoted", "redis", "why champion", "report.html")]
+
+
+def test_a_failed_run_is_told_under_the_name_of_its_task(tmp_path: Path) -> None:
+    mappings = {"inside": "task: {name: mine}", "beside": "columns: {}", "no mapping": "- 1"}
+    for name, text in mappings.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    task = notification._task_of
+    assert task({"task": "performance", "mapping": tmp_path / "inside.yaml"}) == "mine"
+    assert task({"task": str(ROOT / "models/tasks/prediction/performance.yaml"), "mapping": None}) == "performance"
+    assert task({"task": "performance", "mapping": tmp_path / "beside.yaml"}) == "performance"
+    assert task({"task": "no such", "mapping": tmp_path / "no mapping.yaml"}) == "no such"

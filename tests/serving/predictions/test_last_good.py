@@ -3,11 +3,12 @@
 import os
 import shutil
 import time
+from dataclasses import replace
 
 import pytest
 import requests
 
-from feature_store.errors import AssayError, RefusedError
+from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.whole_files import write_file
 from serving.keys import create_private_key, load_public_keys, write_public_keys
 from serving.ledger import Ledger
@@ -221,11 +222,61 @@ def test_a_ledger_that_cannot_be_kept_is_said_and_leaves_no_older_one(place, sta
     monkeypatch.setattr("serving.predictions.last_good.write_file", full)
     for _ in range(2):
         champions.look()
+    assert copy_of(folder, 1).is_dir(), "nothing is deleted for a ledger that is not kept"
     assert sum("ledger cannot be kept: No space left on device" in line for line in told) == 1
     assert not (folder / "ledger").exists()
     monkeypatch.setattr("serving.predictions.last_good.write_file", write_file)
     champions.look()
     assert (folder / "ledger").read_bytes() == place.state.ledger_path.read_bytes()
+    assert not copy_of(folder, 1).exists()
+
+
+def versions(place):
+    return sorted(int(path.name) for path in place.kept(1).parent.iterdir())
+
+
+@pytest.mark.parametrize("where", ["state", "state/new", "state/controllers/redis", ".", "link", "link/new"])
+def test_a_folder_that_is_holds_or_lies_in_the_state_folder_is_refused_and_nothing_deleted(place, tmp_path, where):
+    for version in (1, 2, 3):
+        place.promote(version)
+    (tmp_path / "link").symlink_to("state")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match="--folder must lie outside of the state folder and hold neither"):
+        Champions(place.state, print, folder=tmp_path / where)
+    assert sorted(tmp_path.rglob("*")) == before and versions(place) == [1, 2, 3]
+
+
+def test_a_folder_that_holds_the_ledger_is_refused(place, folder):
+    place.promote(1)
+    elsewhere = replace(place.state, ledger_path=place.state.ledger_path.rename(folder / "moves.jsonl"))
+    with pytest.raises(InputError, match="nor the ledger"):
+        Champions(elsewhere, print, folder=folder)
+
+
+def test_bundles_that_others_put_into_a_folder_are_not_deleted(place, folder):
+    place.promote(2)
+    shutil.copytree(place.kept(2), copy_of(folder, 1))
+    with pytest.raises(InputError, match="got one with bundles that it has not put there"):
+        Champions(place.state, print, folder=folder)
+    assert [path.name for path in folder.iterdir()] == ["bundles"] and copy_of(folder, 1).is_dir()
+
+
+def test_what_is_no_folder_is_refused_in_a_line(place, tmp_path):
+    place.promote(1)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="--folder must be a folder that can be written, got") as error:
+        Champions(place.state, print, folder=tmp_path / "file")
+    assert "\n" not in str(error.value)
+
+
+def test_a_new_folder_beside_foreign_files_is_taken_and_kept_to_the_served_version(place, tmp_path):
+    folder = tmp_path / "disk" / "own"
+    (folder / "lost+found").mkdir(parents=True)
+    for version in (1, 2):
+        place.promote(version)
+        Champions(place.state, print, folder=folder)
+    assert [path.name for path in copy_of(folder, 1).parent.iterdir()] == ["2"] and versions(place) == [1, 2]
+    assert (folder / "lost+found").is_dir()
 
 
 def test_the_service_says_that_it_serves_a_copy(place, folder):

@@ -78,7 +78,7 @@ def test_ages_count_from_the_newest_sample_by_the_server_s_clock(newest_s, age_s
     ages = vector(({"instance": "a", "cpu": "0"}, -20.0), ({"instance": "a", "cpu": "1"}, newest_s))
     with asked_of(ages, samples, newest="timestamp(x)") as (queries, clock, _):
         queries.look()
-        assert queries().answers[QUERY].age_s("a", clock.now_s + 1.0) == age_s + 1.0
+        assert queries().answers[QUERY].age_s(["a"], clock.now_s + 1.0) == age_s + 1.0
         with pytest.raises(InputError, match="got one of inf s"):
             queries().number(QUERY, ["b"])
 
@@ -90,6 +90,20 @@ def test_two_series_for_a_node_are_no_number_and_leave_the_others_alone():
         assert queries().number(QUERY, ["b"]) == 0.3
         with pytest.raises(InputError, match="must give one series for the node, got 2; aggregate them"):
             queries().number(QUERY, ["a"])
+
+
+@pytest.mark.parametrize("other", ["10.0.0.7:9100", "[fd00::7]:9100"])
+def test_series_under_several_names_of_a_node_are_no_number_either(other):
+    with asked_of(vector(({"instance": "a"}, 0.0), ({"instance": other}, 0.5))) as (queries, _, _):
+        queries.look()
+        with pytest.raises(InputError, match="must give one series for the node, got 2; aggregate them"):
+            queries().number(QUERY, ["a", "10.0.0.7", "fd00::7"])
+        assert queries().number(QUERY, ["a", "a"]) == 0.0, "the address of the type Hostname is often the name"
+
+
+def test_of_newest_samples_under_several_names_of_a_node_the_oldest_counts():
+    answer = Answer({"10.0.0.7": (0.5,)}, 0.0, {"a": 3.0, "10.0.0.7": 1.0})
+    assert [answer.age_s(names, 10.0) for names in (["10.0.0.7"], ["a", "10.0.0.7"], ["b"])] == [11.0, 13.0, math.inf]
 
 
 def test_a_query_that_fails_is_told_once_and_so_is_its_return():

@@ -3,9 +3,11 @@
 import datetime
 import ipaddress
 import os
+import socket
 import ssl
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -83,6 +85,20 @@ def test_only_clients_of_the_named_issuer_are_answered(tmp_path, keys):
         for stranger in (None, other):
             with pytest.raises((OSError, ssl.SSLError)):
                 live(service.url, trusting(own[0], stranger))
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00"], ids=["nothing", "half a hello"])
+def test_a_handshake_that_does_not_end_is_hung_up_on(tmp_path, keys, sent):
+    bundle, own = signed_bundle(tmp_path / "bundle", keys[0]), certificate(tmp_path, "own")
+    command = f"from serving.predictions import limits; limits.MOST_S = 1.0; {LIGHT}"
+    with running("--bundle", bundle, "--public-key", keys[1], "--tls-certificate", own[0], "--tls-key", own[1],
+                 command=command) as service:
+        address = urlsplit(service.url)
+        with socket.create_connection((address.hostname, address.port), 10.0) as silent:
+            silent.sendall(sent)
+            assert live(service.url, trusting(own[0])) == 200
+            with suppress(ConnectionResetError):  # hung up on before all that was sent was read
+                assert silent.recv(100) == b""  # asyncio's own limit, a minute, runs into the 10 s of this socket
 
 
 def test_what_cannot_be_used_is_refused_in_a_line(tmp_path):
