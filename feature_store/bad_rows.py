@@ -9,6 +9,7 @@ Of measurements: measurement_mapping.py reads it, measurement_dropping.py applie
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -56,6 +57,11 @@ class BadRows:
         return math.floor(self.at_most * rows + 1e-9)  # 0.29 of 100 are 29
 
 
+def _policy(drop: Literal[True] | Sequence[str], rules: tuple[str, ...], at_most: float) -> BadRows:
+    """Of the rules that can be broken, in their order: all, or those that are listed."""
+    return BadRows(rules if drop is True else tuple(rule for rule in rules if rule in drop), at_most)
+
+
 class BadRowsFields(Written):
     """Bad rows are dropped, counted and listed, as long as they are few."""
 
@@ -68,8 +74,7 @@ class BadRowsFields(Written):
 
     def policy(self) -> BadRows:
         """As a plain value."""
-        return BadRows(ROW_RULES if self.drop is True else tuple(rule for rule in ROW_RULES if rule in self.drop),
-                       self.at_most)
+        return _policy(self.drop, ROW_RULES, self.at_most)
 
 
 class BadRunsFields(Written):
@@ -83,5 +88,4 @@ class BadRunsFields(Written):
 
     def policy(self) -> BadRows:
         """As a plain value."""
-        return BadRows(RUN_RULES if self.drop is True else tuple(rule for rule in RUN_RULES if rule in self.drop),
-                       self.at_most)
+        return _policy(self.drop, RUN_RULES, self.at_most)

@@ -174,9 +174,10 @@ def _escaped(table: pd.DataFrame) -> pd.DataFrame:
     table = table.rename(columns=lambda name: html.escape(str(name)))
     for name in (name for name in table if pd.api.types.is_string_dtype(table[name].dtype)
                  or table[name].dtype == object):
-        escaped = {text: html.escape(text) for text in table[name].unique() if isinstance(text, str)}
+        values = table[name].unique() if isinstance(table[name].dtype, pd.StringDtype) else table[name]
+        escaped = {text: html.escape(text) for text in values if isinstance(text, str)}
         if any(text != shown for text, shown in escaped.items()):
-            table[name] = table[name].map(lambda value, shown=escaped: shown.get(value, value))
+            table[name] = [escaped[value] if isinstance(value, str) else value for value in table[name]]
     return table
 
 

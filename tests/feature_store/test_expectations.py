@@ -161,6 +161,12 @@ def test_names_units_and_values_are_text_in_the_data_docs(tmp_path, schema, tele
         assert html.escape(tag) in text
 
 
+def test_a_column_of_lists_or_of_several_types_is_judged_too(schema, telemetry):
+    """It is none of the model's: kept, and shown as text where it is text."""
+    frame = telemetry().assign(spans=[["<a>", "b"]] * 120, label=["<b>", 7] * 60)
+    assert validate(frame, schema).passed
+
+
 def test_row_numbers_are_those_of_the_source(schema, telemetry):
     """Rows of other workloads stand before: the number is the one in the file, not in the filtered table."""
     broken = _at(telemetry(), 7, latency_ms=-1.0)
