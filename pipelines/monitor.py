@@ -114,22 +114,26 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
     from pipelines.request import make_request
     from serving.ledger import Ledger
 
-    task, made = load_task(request.task), None
+    task, made, samples, problem = load_task(request.task), None, None, ""
     if (kind := monitored(task, request.task)).watches_telemetry:
-        made = make_request(request.task, request.telemetry, request.mapping, (), request.seed, "monitor")
-        task, kind = made.task, monitored(made.task, request.task)  # a mapping may have a task of its own
+        try:
+            made = make_request(request.task, request.telemetry, request.mapping, (), request.seed, "monitor")
+            task, kind = made.task, monitored(made.task, request.task)  # a mapping may have a task of its own
+        except SourceError as error:  # an object store is away
+            if request.mapping is not None:  # whose champions are to be looked at is not known
+                raise
+            problem = _unread(error)
     standings = {workload: standing for (name, workload), standing in Ledger(
         configuration.ledger_path, configuration.public_key_path).standings().items() if name == task.name}
     asked = request.workloads or tuple(sorted(standings))
     champions = sum(standing.champion is not None for standing in standings.values())
     folders = {workload: inside(configuration.home / "monitor", task.name, workload) for workload in asked}
-    samples, problem = None, ""
     with TemporaryDirectory(dir=_made(configuration.home / "monitor"), prefix=".look-") as place:
         if made is not None:
             try:
                 samples = _samples(made, kind, Path(place) / "_samples")
             except SourceError as error:  # a server is away, or has nothing: of that no champion is fine
-                problem = f"its telemetry could not be read: {error}"
+                problem = _unread(error)
         seen = [_look(configuration, task, kind, workload, standings.get(workload, Standing()), champions, samples,
                       folders[workload], _made(inside(Path(place), workload)), now, problem) for workload in asked]
         if request.act:
@@ -140,6 +144,10 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
                     shutil.copytree(inside(Path(place), one.workload), folder, dirs_exist_ok=True)
                     (folder / MEMORY).write_text(json.dumps(one.memory))
     return task.name, tuple(seen)
+
+
+def _unread(error: SourceError) -> str:
+    return f"its telemetry could not be read: {error}"
 
 
 def monitored(task: Any, where: str) -> MonitoredKind:

@@ -121,6 +121,19 @@ def test_the_page_of_a_champion_that_is_not_seen_does_not_say_that_it_needs_noth
     assert "Nothing was looked at." in page and "No data of nginx." in page and "needs anything" not in page
 
 
+def test_an_object_store_that_is_away_is_something_to_be_done(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a",
+                        "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    ledger = Ledger(home / "ledger/promotions.jsonl", home / "keys/assay.pub", home / "keys/assay.key")
+    ledger.append([replace(entry.move, task="performance", model="assay.performance.nginx")
+                   for entry in ledger.verify()])
+    done = command(home, "--task", "performance", "--telemetry", "s3://assay/telemetry.parquet", "--json")
+    (one,) = json.loads(done.stdout)["champions"]
+    assert (done.exit_code, one["decision"], one["exit_code"]) == (1, "no data", 1), done.output
+    assert one["reasons"][0].startswith("its telemetry could not be read: telemetry must be an object")
+
+
 @pytest.mark.parametrize(("is_there", "said"), [(True, "metric psi_"), (False, "server must answer, got ")],
                          ids=["has nothing", "is away"])
 def test_a_server_that_has_nothing_or_is_away_is_something_to_be_done(
