@@ -1,30 +1,39 @@
 """audit: do the data themselves obey the specification? A workload whose data contradict it is stopped before training.
 
-Passes the features on, with audit.json (workload -> audits of its properties) beside them. A specification that is
-imposed even where the data contradict it is marked `by_policy: true` in the task: that is reported, and stops nothing.
+Passes the features of all shards on as one folder, with audit.json (workload -> audits of its properties) beside them.
+A specification that is imposed even where the data contradict it is marked `by_policy: true` in the task: that is
+reported, and stops nothing.
 """
 
 import json
-import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from components.joined_features import join_features
 from components.kind import task_and_kind
 from components.progress import step
 from feature_store.errors import InputError
 from models.tasks.attempts import attempt
 
 
-def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
+def run_audit(task_yaml: str, workloads: Sequence[str], features: Sequence[Path], output: Path) -> dict[str, Any]:
     """Audits every workload that has features.
+
+    Args:
+        workloads: all of the run.
+        features: a folder a shard, as `featurize` wrote it.
 
     Returns:
         workload -> [audit, ...] as in audit.json; see PropertyAudit.to_json, with "by_policy" and "sentence".
+
+    Raises:
+        InputError, RefusedError: no workload is left (joined_features.py).
     """
     with step("audit") as progress:
         task, kind = task_and_kind(task_yaml)
-        shutil.copytree(features, output, dirs_exist_ok=True)
+        join_features(features, workloads, output)
         status = json.loads((output / "status.json").read_text())
         audits: dict[str, Any] = {}
         notes: set[str] = set()

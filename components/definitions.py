@@ -13,47 +13,51 @@ IMAGE = os.environ.get("ASSAY_IMAGE", "assay:0.1.0")
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def ingest(task_yaml: str, telemetry: str, mapping_yaml: str, data_version: str, code_version: str,
+def ingest(task_yaml: str, workloads: str, telemetry: str, mapping_yaml: str, data_version: str, code_version: str,
            samples: dsl.Output[dsl.Dataset]) -> None:
     """Reads telemetry into the canonical table. data_version and code_version only separate cache keys."""
+    import json
     from pathlib import Path
 
     from components.ingest import run_ingest
 
-    samples.metadata.update(run_ingest(task_yaml, telemetry, mapping_yaml, Path(samples.path)))
+    source = run_ingest(task_yaml, telemetry, mapping_yaml, Path(samples.path), json.loads(workloads))
+    samples.metadata.update({name: source[name] for name in ("telemetry", "data_version", "rows", "workloads")})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def validate(task_yaml: str, workloads: list, code_version: str, samples: dsl.Input[dsl.Dataset],
+def validate(task_yaml: str, workloads: str, code_version: str, samples: dsl.Input[dsl.Dataset],
              validated: dsl.Output[dsl.Dataset], data_docs: dsl.Output[dsl.Artifact]) -> None:
-    """Great Expectations on every workload, with its HTML Data Docs."""
+    """Great Expectations on every workload of a shard, with its HTML Data Docs."""
+    import json
     from pathlib import Path
 
     from components.validate import run_validate
 
-    run_validate(task_yaml, workloads, Path(samples.path), Path(validated.path), Path(data_docs.path))
+    run_validate(task_yaml, json.loads(workloads), Path(samples.path), Path(validated.path), Path(data_docs.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def featurize(task_yaml: str, workloads: list, seed: int, code_version: str, validated: dsl.Input[dsl.Dataset],
+def featurize(task_yaml: str, workloads: str, seed: int, code_version: str, validated: dsl.Input[dsl.Dataset],
               features: dsl.Output[dsl.Dataset]) -> None:
-    """Makes what each workload's learner is trained and judged by."""
+    """Makes what each learner of a shard is trained and judged by."""
+    import json
     from pathlib import Path
 
     from components.featurize import run_featurize
 
-    run_featurize(task_yaml, workloads, seed, Path(validated.path), Path(features.path))
+    run_featurize(task_yaml, json.loads(workloads), seed, Path(validated.path), Path(features.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def audit(task_yaml: str, code_version: str, features: dsl.Input[dsl.Dataset],
+def audit(task_yaml: str, workloads: list, code_version: str, features: dsl.Input[list[dsl.Dataset]],
           audited: dsl.Output[dsl.Dataset]) -> None:
-    """Asks the data whether they obey the specification."""
+    """Puts the features of all shards together, and asks the data whether they obey the specification."""
     from pathlib import Path
 
     from components.audit import run_audit
 
-    run_audit(task_yaml, Path(features.path), Path(audited.path))
+    run_audit(task_yaml, workloads, [Path(shard.path) for shard in features], Path(audited.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)

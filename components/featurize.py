@@ -15,16 +15,17 @@ def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Pa
 
     Passes validation.json and source.json on.
     """
-    with step("featurize"):
+    with step("featurize", workloads):
         task, kind = task_and_kind(task_yaml)
         samples = Samples(validated)
         verdicts = json.loads((validated / "validation.json").read_text())
         output.mkdir(parents=True, exist_ok=True)
         status = {name: "; ".join(failure["message"] for failure in verdicts[name]["failures"]) for name in workloads}
         checks = {name: verdicts[name]["checks"] for name in workloads if not status[name]}
-        status |= kind.featurize(task, samples, checks, int(seed), validated, output, project_configuration().home)
+        if checks:
+            status |= kind.featurize(task, samples, checks, int(seed), validated, output, project_configuration().home)
         columns, target = kind.correlated(task)
-        table = correlation_table(samples, columns, target).to_dict() if columns else {}
+        table = correlation_table(samples.of(checks), columns, target).to_dict() if columns else {}
         (output / "correlation.json").write_text(json.dumps(table, indent=1))
         (output / "status.json").write_text(json.dumps(status, indent=1))
         (output / "validation.json").write_text(json.dumps(verdicts, indent=1))

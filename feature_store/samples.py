@@ -2,7 +2,8 @@
 
     rows/<workload>.parquet    a workload's rows; the index is the row's number in the source (origin.py)
     rows/_unnamed.parquet      rows without a workload: they may be any one's, and are judged with each
-    source.json                where they come from, how many there are of each workload, and the version of the data
+    source.json                where they come from, how many there are of each workload, digests of the files, and the
+                               version of the data, which they make
 
 Flow: `ingest` writes what it reads, part by part where the source is a data set of several files; `validate` writes
 what is left; `featurize` reads. The steps' memory follows the largest workload, whatever there is beside it.
@@ -12,7 +13,8 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,6 +51,13 @@ class Samples(Mapping[str, pd.DataFrame]):
     def __len__(self) -> int:
         return len(self.source["workloads"])
 
+    def of(self, workloads: Collection[str]) -> "Samples":
+        """These workloads' alone."""
+        some = copy(self)
+        there = {name: rows for name, rows in self.source["workloads"].items() if name in workloads}
+        some.source = {**self.source, "workloads": there}
+        return some
+
     def to_judge(self, workload: str) -> pd.DataFrame:
         """The workload's rows, none where it has none, with those that no workload is named for; as they were read."""
         tables = [self[workload]] if workload in self else []
@@ -61,7 +70,7 @@ class Samples(Mapping[str, pd.DataFrame]):
 
 
 def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
-                  bad_rows: BadRows | None = None, in_time: bool = False) -> dict[str, Any]:
+                  bad_rows: BadRows | None = None, in_time: bool = False, others: Iterable[str] = ()) -> dict[str, Any]:
     """Writes the rows to `folder`, and source.json, which it returns.
 
     Args:
@@ -69,6 +78,7 @@ def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
         telemetry: name of the file or data set, or address of the server.
         bad_rows: by what policy rows were dropped.
         in_time: a workload's rows are put in the order of time; else they stay as they come.
+        others: workloads of which the telemetry holds rows that are not among these.
 
     Raises:
         InputError: a column is of different types in different parts.
@@ -79,6 +89,7 @@ def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
     (folder / ROWS).mkdir(parents=True)
     with TemporaryDirectory(prefix="parts-", dir=folder) as made:
         names: dict[str, str | None] = {}
+        part = None
         for number, part in enumerate(parts):
             for key, rows in part.groupby("workload", sort=False, dropna=False):
                 workload = None if pd.isna(key) else str(key)
@@ -90,12 +101,29 @@ def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
             rows = _joined(sorted((Path(made) / file).iterdir()), folder / ROWS / file, in_time)
             digests[file] = content_digest(rows)
             workloads[name or ""] += len(rows)
-    version = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
-    source = {"telemetry": telemetry, "data_version": version, "rows": workloads.total(),
+        if part is not None and not names:  # its columns, for messages about workloads without rows
+            part.to_parquet(folder / ROWS / _file_of(None), index=True)
+    source = {"telemetry": telemetry, "data_version": _version(digests), "rows": workloads.total(),
               "workloads": {name: count for name, count in sorted(workloads.items()) if name},
+              "others": sorted(set(others) - set(workloads)), "digests": dict(sorted(digests.items())),
               **({"bad_rows": asdict(bad_rows)} if bad_rows else {})}
     (folder / SOURCE).write_text(json.dumps(source, indent=1))
     return source
+
+
+def joined_source(sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Content of source.json of all workloads, out of those of which each has some of them: as if read in one."""
+    workloads = {name: count for source in sources for name, count in source["workloads"].items()}
+    digests = {file: digest for source in sources for file, digest in source["digests"].items()}
+    unnamed = sources[0]["rows"] - sum(sources[0]["workloads"].values())  # those each has
+    others = {name for source in sources for name in source["others"]}
+    return {**sources[0], "data_version": _version(digests), "rows": sum(workloads.values()) + unnamed,
+            "workloads": dict(sorted(workloads.items())), "others": sorted(others - set(workloads)),
+            "digests": dict(sorted(digests.items()))}
+
+
+def _version(digests: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
 
 
 def _joined(parts: list[Path], path: Path, in_time: bool) -> pd.DataFrame:

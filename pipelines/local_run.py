@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 from filelock import Timeout
 
 from components.finished_learners import RESUME_VARIABLE
-from components.progress import PROGRESS_VARIABLE, read_events
+from components.progress import PROGRESS_VARIABLE, read_events, shard_label
 from feature_store.errors import AssayError, InputError
 from feature_store.file_lock import file_lock
 from pipelines.process_group import start_group, stop_group
@@ -88,10 +88,10 @@ def run_local(
             stop_group(child)
             shutil.rmtree(folder / "tmp", ignore_errors=True)
     if child.returncode != 0:
-        raise _failure(events, folder)
+        raise _failure(events, folder, request.workloads)
     results = [event["summary"] for event in events if event["event"] == "result"]
     if not results:
-        raise _failure(events, folder)
+        raise _failure(events, folder, request.workloads)
     return RunOutcome(folder, results[-1], tuple(events), time.monotonic() - began)
 
 
@@ -132,7 +132,7 @@ def _follow(child: "subprocess.Popen[bytes]", path: Path, events: list[dict[str,
             time.sleep(POLL_SECONDS)
 
 
-def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
+def _failure(events: list[dict[str, Any]], folder: Path, workloads: Sequence[str]) -> RunFailedError:
     failed = [event for event in events if event["event"] == "failed"]
     log = folder / "kfp.log"
     free_mb = shutil.disk_usage(folder).free / 2**20
@@ -141,7 +141,8 @@ def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
                               "half-registered: make room and run the same command again to resume", 2)
     if failed:
         first = failed[0]
-        where = f"step {first['step']}" + (f", shard of {first['shard']}" if first["shard"] else "")
+        whole = first["shard"] in ("", shard_label(workloads))
+        where = f"step {first['step']}" + ("" if whole else f", shard of {first['shard']}")
         return RunFailedError(f"{first['message']} ({where}; log: {log})", first.get("exit_code", 2))
     return RunFailedError(f"the pipeline stopped without a result (log: {log}); "
                           "run the same command again to resume", 2)

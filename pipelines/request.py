@@ -35,6 +35,7 @@ class TrainRequest:
         task: as its kind reads it; task_yaml: its text.
         workloads: the ones to train.
         shards: the same, as the fan-out takes them.
+        readers: the same, as telemetry is read: in shards where it is a data set that is cut by workload.
         parallelism: shards at work at once.
         telemetry: a file's path or s3:// address, or the address of a Prometheus server.
         command: what a user types to do it again.
@@ -44,6 +45,7 @@ class TrainRequest:
     task_yaml: str
     workloads: tuple[str, ...]
     shards: tuple[tuple[str, ...], ...]
+    readers: tuple[tuple[str, ...], ...]
     parallelism: int
     telemetry: str
     mapping_yaml: str
@@ -57,9 +59,9 @@ class TrainRequest:
     def arguments(self) -> dict[str, Any]:
         """The pipeline's parameters."""
         return {"task_yaml": self.task_yaml, "workloads": list(self.workloads), "shards": shard_texts(self.shards),
-                "telemetry": self.telemetry, "data_version": self.data_version, "code_version": self.code_version,
-                "mapping_yaml": self.mapping_yaml, "seed": self.seed, "run_name": self.run_name,
-                "command": self.command, "scheduled": self.scheduled}
+                "readers": shard_texts(self.readers), "telemetry": self.telemetry, "data_version": self.data_version,
+                "code_version": self.code_version, "mapping_yaml": self.mapping_yaml, "seed": self.seed,
+                "run_name": self.run_name, "command": self.command, "scheduled": self.scheduled}
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def make_request(
         InputError: a file is missing or malformed, or a workload or method is unknown.
     """
     from feature_store.digests import content_digest
-    from feature_store.sources.data_set import is_data_set, version_of
+    from feature_store.sources.data_set import is_cut_by_workload, is_data_set, version_of
     from feature_store.sources.object_store import as_local, is_object
     from feature_store.sources.production import is_prometheus
 
@@ -137,6 +139,7 @@ def make_request(
         kind.check(loaded, name, where, lines)
     count, parallelism = fanout.settled()
     shards = make_shards(chosen, {name: kind.shape(loaded, name) for name in chosen}, count)
+    readers: tuple[tuple[str, ...], ...] = (chosen,)
     if is_prometheus(telemetry):
         # a new one each time: neither the step cache nor a schedule may take old telemetry for the server's present
         version = f"live-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
@@ -145,6 +148,8 @@ def make_request(
         logs = kind.logs(loaded, chosen) if isinstance(kind, LearnsFromLogs) else ()
         if is_data_set(telemetry):
             version = version_of(telemetry)
+            if is_cut_by_workload(telemetry, kind.workload_column(mapping_yaml)):
+                readers = shards
         else:
             with as_local(telemetry) as local:
                 version = content_digest(Path(local))
@@ -152,7 +157,7 @@ def make_request(
             version = hashlib.sha256("".join([version, *map(content_digest, logs)]).encode()).hexdigest()
     its_own = own is not None and own.data is not None
     command = reproducing_command(None if its_own else task, given, mapping, workloads, seed, method, config, budget)
-    return TrainRequest(loaded, text, chosen, shards, parallelism, telemetry, mapping_yaml, version,
+    return TrainRequest(loaded, text, chosen, shards, readers, parallelism, telemetry, mapping_yaml, version,
                         code_version((*own_folders(loaded.kind), *kind.own_files(loaded))), seed, run_name, scheduled,
                         command)
 

@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from components.progress import shard_label
 from pipelines.console import shortened
 
 STAGES = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
@@ -29,7 +30,7 @@ class RunDisplay:
         self._steps = len(STAGES) - len(FAN_OUT) + len(FAN_OUT) * len(workloads)
         self._total = self._progress.add_task("pipeline", total=self._steps, note="")
         self._twentieths = 0
-        self._workloads = workloads
+        self._workloads, self._all = workloads, shard_label(workloads)
         self._done: set[tuple[str, str]] = set()
         self._bars: dict[str, TaskID] = {}
 
@@ -43,7 +44,8 @@ class RunDisplay:
     def show(self, event: dict[str, Any]) -> None:
         """Called with every event of the run."""
         kind, name = event["event"], event.get("step", "")
-        label = f"{name} {event.get('shard', '')}".strip()
+        shard = event.get("shard", "")
+        label = name if shard == self._all else f"{name} {shard}".strip()
         if kind == "start":
             self._bars[label] = self._progress.add_task(shortened(label, LABEL_WIDTH), total=1.0, note="")
         elif kind == "progress" and label in self._bars:

@@ -1,10 +1,11 @@
 """The `train` pipeline: recorded telemetry in, proved and gated models in the registry out.
 
-The same compiled YAML runs locally (kfp.local) and on a cluster. Two flat fan-outs over shards of the workloads; a
-workload that fails travels on as a failure and does not sink the others. Steps whose result must not be older than the
-run (verify, export, gate, register, pages, report) are never cached; the others are cached by code_version and
-data_version, which is what makes a run resumable after a kill. No step is retried, but on a cluster as its values.yaml
-says (pipelines/values_file.py).
+The same compiled YAML runs locally (kfp.local) and on a cluster. Three flat fan-outs over shards of the workloads; a
+workload that fails travels on as a failure and does not sink the others. The first, over `readers`, is of one shard but
+where telemetry is a data set that is cut by workload: there each reads its own part. Steps whose result must not be
+older than the run (verify, export, gate, register, pages, report) are never cached; the others are cached by
+code_version and data_version, which is what makes a run resumable after a kill. No step is retried, but on a cluster as
+its values.yaml says (pipelines/values_file.py).
 """
 
 from collections.abc import Callable
@@ -43,6 +44,7 @@ def train_pipeline(parallelism: int, settle: Callable[[dsl.PipelineTask], None] 
         task_yaml: str,
         workloads: list,
         shards: list,
+        readers: list,
         telemetry: str,
         data_version: str,
         code_version: str,
@@ -52,18 +54,20 @@ def train_pipeline(parallelism: int, settle: Callable[[dsl.PipelineTask], None] 
         command: str = "",
         scheduled: bool = False,
     ) -> None:
-        """shards: each a JSON list of names of workloads; together all of `workloads`.
+        """shards, readers: each a JSON list of names of workloads; together all of `workloads`.
 
-        ingest -> validate -> featurize -> audit -> pretrain -> (finetune -> verify -> export) -> gate -> register ->
+        (ingest -> validate -> featurize) -> audit -> pretrain -> (finetune -> verify -> export) -> gate -> register ->
         pages -> report.
         """
-        ingested = ingest(task_yaml=task_yaml, telemetry=telemetry, mapping_yaml=mapping_yaml,
-                          data_version=data_version, code_version=code_version)
-        validated = validate(task_yaml=task_yaml, workloads=workloads, code_version=code_version,
-                             samples=ingested.outputs["samples"])
-        featurized = featurize(task_yaml=task_yaml, workloads=workloads, seed=seed, code_version=code_version,
-                               validated=validated.outputs["validated"])
-        audited = audit(task_yaml=task_yaml, code_version=code_version, features=featurized.outputs["features"])
+        with dsl.ParallelFor(items=readers, name="readers", parallelism=parallelism) as reader:
+            ingested = ingest(task_yaml=task_yaml, workloads=reader, telemetry=telemetry, mapping_yaml=mapping_yaml,
+                              data_version=data_version, code_version=code_version)
+            validated = validate(task_yaml=task_yaml, workloads=reader, code_version=code_version,
+                                 samples=ingested.outputs["samples"])
+            featurized = featurize(task_yaml=task_yaml, workloads=reader, seed=seed, code_version=code_version,
+                                   validated=validated.outputs["validated"])
+        audited = audit(task_yaml=task_yaml, workloads=workloads, code_version=code_version,
+                        features=dsl.Collected(featurized.outputs["features"]))
         features = audited.outputs["audited"]
         pretrained = pretrain(task_yaml=task_yaml, seed=seed, code_version=code_version, features=features)
 

@@ -7,6 +7,7 @@ Curves, each point a run of the three steps' own functions, each in a process of
     workloads   a data set of more and more workloads, a million rows each
     largest     a data set of one workload, which has more and more rows
     one file    the first curve's rows in one Parquet file: the peer, for that is how telemetry usually comes
+    apart       the first curve's data set, of which a shard of one workload reads its own part (pipelines/train.py)
 
 Rows are the recorded campaign's, drawn with replacement, their measurements scaled by up to a tenth and rounded to four
 digits, a minute apart. Resumable: points that are there for the same code are kept.
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries, made_by
@@ -38,9 +40,9 @@ from feature_store.schema import METRICS, TARGETS
 
 OUTPUT = RESULTS / "larger_than_memory.json"
 FORMAT = "assay-larger-than-memory/1"
-WORKLOADS, LARGEST, ONE_FILE = "workloads", "largest", "one file"
+WORKLOADS, LARGEST, ONE_FILE, APART = "workloads", "largest", "one file", "apart"
 ROWS = {WORKLOADS: (1_000_000, 3_000_000, 10_000_000, 100_000_000), LARGEST: (3_000_000, 10_000_000),
-        ONE_FILE: (3_000_000, 10_000_000)}  # the first point of all three curves is the same million
+        ONE_FILE: (3_000_000, 10_000_000), APART: (10_000_000,)}  # the first point of all is the same million
 PER_WORKLOAD = 1_000_000
 PER_FILE = 250_000
 STEPS = ("ingest", "validate", "featurize")
@@ -76,11 +78,12 @@ def _point(curve: str, rows: int, folder: Path) -> dict[str, Any]:
     task, telemetry = folder / "task.yaml", folder / ("telemetry.parquet" if curve == ONE_FILE else "telemetry")
     names = list(write_copies(task, workloads, 1, [8]))
     _in_its_own_process(_write, telemetry, names, rows // workloads)
+    shard = names[-1:] if curve == APART else names
     size_mb = sum(path.stat().st_size for path in [telemetry, *telemetry.rglob("*")] if path.is_file()) / 1e6
     steps: dict[str, Any] = {}
     for step, before in zip(STEPS, (telemetry, folder / "ingest", folder / "validate"), strict=True):
         print(f"{time.strftime('%H:%M:%S')}  {curve}, {rows:,} rows: {step}", file=sys.stderr, flush=True)
-        steps[step] = _in_its_own_process(_step, step, task, before, folder, names)
+        steps[step] = _in_its_own_process(_step, step, task, before, folder, shard)
         shutil.rmtree(before) if before.is_dir() else before.unlink()
     return {"workloads": workloads, "telemetry_mb": size_mb, "steps": steps}
 
@@ -92,7 +95,7 @@ def _in_its_own_process(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _step(step: str, task: Path, before: Path, folder: Path, names: list[str]) -> dict[str, float]:
-    """Seconds of a step without imports, and peak memory (GB) of its process."""
+    """Seconds of a step, of its process's start and imports before it, and peak memory (GB) of the process."""
     from components.featurize import run_featurize
     from components.ingest import run_ingest
     from components.progress import PROGRESS_VARIABLE
@@ -100,15 +103,16 @@ def _step(step: str, task: Path, before: Path, folder: Path, names: list[str]) -
 
     os.environ[PROGRESS_VARIABLE] = os.devnull
 
-    text, output, began = task.read_text(), folder / step, time.perf_counter()
+    started_at = psutil.Process().create_time()
+    text, output, began = task.read_text(), folder / step, time.time()
     if step == "ingest":
-        run_ingest(text, str(before), "", output)
+        run_ingest(text, str(before), "", output, names)
     elif step == "validate":
         run_validate(text, names, before, output, folder / "docs")
     else:
         status = run_featurize(text, names, 0, before, output)
         assert not any(status.values()), status
-    return {"seconds": time.perf_counter() - began,
+    return {"seconds": time.time() - began, "startup_s": began - started_at,
             "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9}
 
 

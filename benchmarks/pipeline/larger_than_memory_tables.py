@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.markdown import paragraph, table, with_unit
-from benchmarks.pipeline.larger_than_memory import LARGEST, ONE_FILE, PER_WORKLOAD, STEPS, WORKLOADS
+from benchmarks.pipeline.larger_than_memory import APART, LARGEST, ONE_FILE, PER_WORKLOAD, STEPS, WORKLOADS
 
 LIMIT_GB = 4.0  # of the largest step at 100 million rows
 TITLES = {WORKLOADS: "folder, a million rows a workload", LARGEST: "folder, one workload",
-          ONE_FILE: "one file, a million rows a workload"}
+          ONE_FILE: "one file, a million rows a workload", APART: "of such a folder, a shard of one workload"}
 
 
 def rows_table(results: Mapping[str, Any]) -> str:

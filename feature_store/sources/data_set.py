@@ -2,14 +2,16 @@
 
     telemetry/workload=redis/date=2026-01-05/part-0.parquet       or s3://bucket/telemetry/
 
-Folders directly above a file that say `name=value` (Hive's way) are columns that it lacks. The order of files and rows
-means nothing: a workload's rows are put in the order of time. Records are counted through all files in the order of
-their paths. Files and folders whose names begin with `.` or `_` are passed over, as Spark and Arrow do, and so are
-files without rows.
+Folders directly above a file that say `name=value` (Hive's way) are columns of it: it lacks them, or says the same. The
+order of files and rows means nothing: a workload's rows are put in the order of time. Records are counted through all
+files in the order of their paths. Files and folders whose names begin with `.` or `_` are passed over, as Spark and
+Arrow do, and so are files without rows. A data set of which every file stands in a folder of its workload is cut by
+workload: then each shard reads its own part alone (pipelines/train.py).
 """
 
 import hashlib
 import json
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
@@ -51,15 +53,59 @@ def partitions_of(path: Path) -> dict[str, str | None]:
     return {name: None if value == NO_VALUE else unquote(value) for name, value in found.items()}
 
 
-def has_rows(path: Path) -> bool:
-    """Whether there is anything to read in a Parquet file; of one that is none, whoever reads it says so."""
+@dataclass(frozen=True)
+class Part:
+    """A file of a data set: its address, the records in the files before it, and the workload that its path names."""
+
+    address: str
+    before: int
+    workload: str | None
+
+
+def parts_of(telemetry: str, column: str | None) -> list[Part]:
+    """The files that have rows, in the order of their paths; of the others and of their number only footers are read.
+
+    Args:
+        column: that names a row's workload; None: none does.
+
+    Raises:
+        InputError: there is none.
+    """
+    parts, before = [], 0
+    files = files_of(telemetry)
+    for address in files:
+        rows = _rows(address)
+        if rows != 0:
+            parts.append(Part(address, before, _workload(address, column)))
+            before += rows or 0
+    if not parts:
+        raise InputError(f"telemetry must hold rows, got {len(files):,} files without any ({telemetry})")
+    return parts
+
+
+def is_cut_by_workload(telemetry: str, column: str | None) -> bool:
+    """Whether the path of every file names its workload by `column`, so that each can be read without the others."""
+    return all(_workload(address, column) is not None for address in files_of(telemetry))
+
+
+def _workload(address: str, column: str | None) -> str | None:
+    return None if column is None else partitions_of(Path(address)).get(column)
+
+
+def _rows(address: str) -> int | None:
+    """Rows of a Parquet file, by its footer; None: it has none that can be read, which whoever reads it says."""
     from pyarrow import ArrowException
+    from pyarrow.fs import FileSystem
     from pyarrow.parquet import read_metadata
 
     try:
-        return bool(read_metadata(path).num_rows)
+        if not is_object(address):
+            return int(read_metadata(address).num_rows)
+        system, key = FileSystem.from_uri(address)
+        with system.open_input_file(key) as file:
+            return int(read_metadata(file).num_rows)
     except (ArrowException, OSError):
-        return True
+        return None
 
 
 def _files_and_states(telemetry: str, digests: bool = False) -> list[tuple[str, str]]:

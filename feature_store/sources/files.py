@@ -178,10 +178,22 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
             raise _damaged(path, error) from error
         named = {name: value for name, value in partitions_of(path).items() if columns is None or name in columns}
         frame = frame.assign(**{name: value for name, value in named.items() if name not in own})
+        for name in own:
+            _require_as_the_path_says(frame[name], named.get(name), path)
         frame = frame if columns is None else frame[columns]
     if frame.empty:
         raise InputError(f"telemetry file must hold rows, got a header alone ({path})")
     return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)
+
+
+def _require_as_the_path_says(values: pd.Series, named: str | None, path: Path) -> None:
+    """A text of the file beside another in its path: whichever were right, somebody would be misled."""
+    if named is None or not pd.api.types.is_string_dtype(values.dtype):
+        return
+    other = values.astype("str") != named
+    if other.any():
+        raise InputError(f"column {values.name!r} must hold what the folder {values.name}={named} says, got "
+                         f"{values[other].iloc[0]!r} ({path}); move the file, or leave the column out of it")
 
 
 def _read_csv(path: Path, header: Header, **options: Any) -> pd.DataFrame:

@@ -123,6 +123,13 @@ class Kind(Protocol):
             InputError: the telemetry cannot be read, or is not of this kind.
         """
 
+    def workload_column(self, mapping_yaml: str) -> str | None:
+        """Column of a file whose text is a row's workload, where each workload has features of its own rows alone.
+
+        None: there is none, or a workload's features are made of others' rows too. By it a data set that is cut by
+        workload is read apart (feature_store/sources/data_set.py).
+        """
+
     def asked(self, task: Any, mapping_yaml: str) -> Mapping[str, set[str]]:
         """Workload -> columns that a metric map asks of a server. Raises InputError: it is malformed."""
 

@@ -62,7 +62,7 @@ class Steps:
                              self.folder / "featurized")
 
     def audit(self) -> dict[str, Any]:
-        return run_audit(self.task_yaml, self.folder / "featurized", self.folder / "features")
+        return run_audit(self.task_yaml, list(self.workloads), [self.folder / "featurized"], self.folder / "features")
 
     def pretrain(self) -> None:
         run_pretrain(self.task_yaml, self.seed, CODE_VERSION, self.folder / "features", self.folder / "pretrained")

@@ -81,7 +81,7 @@ def test_what_is_passed_on_is_without_them_and_says_by_what_policy(tmp_path: Pat
 def test_without_a_policy_or_beyond_its_limit_the_workload_stops(tmp_path: Path, policy: dict[str, Any],
                                                                 message: str) -> None:
     with project(tmp_path), pytest.raises(RefusedError, match=message):
-        steps_of(tmp_path / "all", file(), **policy)
+        steps_of(tmp_path / "all", file(), **policy).audit()
 
 
 @pytest.mark.slow

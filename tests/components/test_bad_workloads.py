@@ -212,13 +212,20 @@ def test_a_box_that_holds_no_numbers(mixed: Mixed) -> None:
     assert "'few'" in mixed.message("box_beyond")
 
 
+def read(steps: Steps) -> None:
+    """Up to the first step that sees all workloads."""
+    steps.validate()
+    steps.featurize()
+    steps.audit()
+
+
 def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
     with project(tmp_path):
         frame = tiny.telemetry(("redis",)).rename(columns={"psi_io_some": "psi_io_sum"})
         steps = prepare(tmp_path, frame, tiny.task(("redis",)))
         steps.ingest()
         with pytest.raises(RefusedError, match="column 'psi_io_some' must be present, got none") as caught:
-            steps.validate()
+            read(steps)
     assert "(workload redis); did you mean" in str(caught.value)
     assert "psi_io_" in str(caught.value).split("did you mean")[1]
 
@@ -245,7 +252,7 @@ def test_a_run_whose_workloads_all_fail_the_data_gate_stops_there(tmp_path: Path
         steps = prepare(tmp_path, tiny.telemetry(names, rows=120).assign(latency_ms=np.nan), tiny.task(names))
         steps.ingest()
         with pytest.raises(RefusedError, match="one workload at least, got none of 5: column 'latency_ms'") as caught:
-            steps.validate()
+            read(steps)
         assert caught.value.exit_code == 1 and "and of 2 more workloads" in str(caught.value)
         assert Path(str(caught.value).rsplit("every rule: ")[1]).is_file()
         assert steps.events()[-1]["event"] == "failed"
@@ -256,7 +263,7 @@ def test_telemetry_without_a_row_of_the_workloads_names_the_nearest(tmp_path: Pa
         steps = prepare(tmp_path, tiny.telemetry(("redis", "nginx")), tiny.task(("rediss",)))
         steps.ingest()
         with pytest.raises(InputError, match=r"workload must be in the telemetry, got 'rediss'.*mean 'redis'"):
-            steps.validate()
+            read(steps)
 
 
 def test_without_any_usable_workload_the_run_still_ends_with_its_reasons(tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ def test_ingest_writes_the_table_as_it_was_and_says_what_it_is(finished: Finishe
     assert written.index.tolist() == list(range(1, 601)), "the numbers of the records in the file"
     assert finished.json("samples", "source.json") == {
         "telemetry": "samples.parquet", "data_version": finished.json("validated", "source.json")["data_version"],
-        "rows": 600, "workloads": {"nginx": 300, "redis": 300}}
+        "rows": 600, "workloads": {"nginx": 300, "redis": 300}, "others": [],
+        "digests": finished.json("validated", "source.json")["digests"]}
 
 
 def test_validate_passes_both_and_keeps_the_data_docs(finished: Finished) -> None:

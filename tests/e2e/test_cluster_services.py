@@ -92,7 +92,9 @@ def test_an_object_that_is_not_there_is_one_line(cluster: Cluster) -> None:
 
 
 def test_a_folder_of_the_store_is_a_data_set(cluster: Cluster, tmp_path: Path) -> None:
-    """Its paths name the workloads; its version follows names, sizes and times, without a look into the objects."""
+    """Its paths name the workloads; its version follows names, sizes and times, without a look into the objects. In a
+    run each shard reads its own part.
+    """
     table, folder, versions = tiny.telemetry(), f"s3://{BUCKET}/parts/", []
     for name, rows in table.groupby("workload"):
         rows.drop(columns="workload").to_parquet(tmp_path / "part.parquet", index=False)
@@ -104,6 +106,12 @@ def test_a_folder_of_the_store_is_a_data_set(cluster: Cluster, tmp_path: Path) -
     done = project.call("validate", "--task", "tiny.yaml", "--telemetry", folder, "--json")
     found = {one["name"]: (one["rows"], one["fits"]) for one in json.loads(done.stdout)["workloads"]}
     assert found == {"nginx": (300, True), "redis": (300, True)}, done.stderr
+    done = project.call("run", "--task", "tiny.yaml", "--telemetry", folder, "--name", "apart", "--shards", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    outputs = project.run_folder("apart") / "outputs"
+    read = [json.loads(path.read_text()) for path in outputs.rglob("samples/source.json")]
+    assert sorted((list(one["workloads"]), one["others"]) for one in read) == [
+        (["nginx"], ["redis"]), (["redis"], ["nginx"])]
     with pytest.raises(SourceError, match=r"telemetry must be a folder .*s3://assay/none/"):
         version_of(f"s3://{BUCKET}/none/")
 

@@ -12,6 +12,7 @@ from tests.golden.regenerate import PIPELINE, compiled_pipeline
 UNCACHED = {"verify", "export", "gate", "register", "pages", "report"}
 STEPS = {"ingest", "validate", "featurize", "audit", "pretrain", "finetune", *UNCACHED}
 FAN_OUT = {"finetune", "verify", "export"}
+READ_APART = {"ingest", "validate", "featurize"}
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +47,13 @@ def test_caching_is_off_exactly_where_a_result_must_not_be_older_than_the_run(pi
     assert cached == STEPS - UNCACHED
 
 
-def test_there_are_two_flat_loops_over_the_shards_two_at_a_time(pipeline: dict[str, Any]) -> None:
+def test_there_are_three_flat_loops_over_shards_two_at_a_time(pipeline: dict[str, Any]) -> None:
     found = {}
     for _, loop in loops(pipeline):
-        assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--shards"}
         assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
         inside = frozenset(pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"])
-        found[inside] = loop
-    assert set(found) == {frozenset(FAN_OUT), frozenset({"pages"})}
+        found[inside] = loop["parameterIterator"]["items"]["inputParameter"].removeprefix("pipelinechannel--")
+    assert found == {frozenset(READ_APART): "readers", frozenset(FAN_OUT): "shards", frozenset({"pages"}): "shards"}
 
 
 def test_every_step_runs_in_the_one_image_and_installs_nothing(pipeline: dict[str, Any]) -> None:
@@ -69,10 +69,11 @@ def test_the_steps_come_in_the_order_of_the_design(pipeline: dict[str, Any]) -> 
     depends = {name: set(task.get("dependentTasks", ())) for name, task in tasks(pipeline)}
     names = {name: set(pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"])
              for name, loop in loops(pipeline)}
+    (readers,) = (name for name, inside in names.items() if inside == READ_APART)
     (loop,) = (name for name, inside in names.items() if inside == FAN_OUT)
     (pages,) = (name for name, inside in names.items() if inside == {"pages"})
     assert depends["validate"] == {"ingest"} and depends["featurize"] == {"validate"}
-    assert depends["audit"] == {"featurize"} and depends["pretrain"] == {"audit"}
+    assert depends["audit"] == {readers} and depends["pretrain"] == {"audit"}
     assert {"audit", "pretrain"} <= depends[loop]
     assert "finetune" in depends["verify"] and "verify" in depends["export"]
     assert loop in depends["gate"] and "gate" in depends["register"] and "register" in depends["report"]
@@ -88,7 +89,7 @@ def test_cached_steps_are_told_apart_by_code_and_ingestion_by_data_too(pipeline:
 
 def test_the_parameters_are_those_of_a_request(pipeline: dict[str, Any]) -> None:
     parameters = pipeline["root"]["inputDefinitions"]["parameters"]
-    assert set(parameters) == {"task_yaml", "workloads", "shards", "telemetry", "data_version", "code_version",
-                               "mapping_yaml", "seed", "run_name", "command", "scheduled"}
+    assert set(parameters) == {"task_yaml", "workloads", "shards", "readers", "telemetry", "data_version",
+                               "code_version", "mapping_yaml", "seed", "run_name", "command", "scheduled"}
     required = {name for name, definition in parameters.items() if "defaultValue" not in definition}
-    assert required == {"task_yaml", "workloads", "shards", "telemetry", "data_version", "code_version"}
+    assert required == {"task_yaml", "workloads", "shards", "readers", "telemetry", "data_version", "code_version"}

@@ -25,8 +25,9 @@ SUMMARY = {"report": "/r", "entries": []}
 
 
 def request(name: str = "mine") -> TrainRequest:
-    return TrainRequest(parse_task(tiny.task(), "tiny"), "name: tiny", ("redis",), (("redis",),), 1, "/t.parquet", "",
-                        "d", "c", 0, name)
+    return TrainRequest(parse_task(tiny.task(), "tiny"), "name: tiny", ("redis", "nginx"), (("redis",), ("nginx",)),
+                        (("redis", "nginx"),), 1,
+                        "/t.parquet", "", "d", "c", 0, name)
 
 
 class Runner:
@@ -70,7 +71,7 @@ def test_events_come_in_order_and_the_last_summary_is_the_outcome(runner: Runner
 
 
 @pytest.mark.parametrize(("event", "code", "where"), [
-    (failed("ingest"), 2, "step ingest; log: "), (failed("register", exit_code=1), 1, "step register; log: "),
+    (failed("ingest", "redis and 1 more"), 2, "step ingest; log: "), (failed("register", exit_code=1), 1, "step register; log: "),
     (failed("verify", "redis", exit_code=2), 2, "step verify, shard of redis; log: ")])
 def test_a_failed_step_is_the_error_of_the_run(runner: Runner, event: dict[str, Any], code: int, where: str) -> None:
     runner.does("exit 1", start("ingest"), event, failed("report"))

@@ -10,8 +10,10 @@ from tests.e2e.processes import wait_until
 
 def test_without_a_terminal_each_finished_step_is_one_line() -> None:
     text = io.StringIO()
-    with RunDisplay(Console(file=text, width=80), ("redis",)) as display:
+    with RunDisplay(Console(file=text, width=80), ("redis", "nginx")) as display:
         for event in (
+            {"event": "start", "step": "ingest", "shard": "redis and 1 more"},
+            {"event": "end", "step": "ingest", "shard": "redis and 1 more", "seconds": 0.5},
             {"event": "start", "step": "finetune", "shard": "redis"},
             {"event": "progress", "step": "finetune", "shard": "redis", "epoch": 1, "epochs": 2, "loss": 0.5},
             {"event": "end", "step": "finetune", "shard": "redis", "seconds": 1.25},
@@ -20,7 +22,7 @@ def test_without_a_terminal_each_finished_step_is_one_line() -> None:
             {"event": "result", "summary": {}},
         ):
             display.show(event)
-    assert text.getvalue() == "finetune redis: 1.2 s\ngate: FAILED\n"
+    assert text.getvalue() == "ingest: 0.5 s\nfinetune redis: 1.2 s\ngate: FAILED\n", "all is no shard"
 
 
 def test_on_a_terminal_every_kind_of_progress_is_a_bar_of_80_columns() -> None:
@@ -88,7 +90,7 @@ def test_a_stage_with_nothing_to_do_says_why() -> None:
 def test_a_long_name_is_cut_in_the_middle_of_a_bar_and_breaks_no_line() -> None:
     text = io.StringIO()
     console = Console(file=text, width=80, force_terminal=True, force_interactive=True)
-    with RunDisplay(console, ("a-workload-with-a-rather-long-name-0007",)) as display:
+    with RunDisplay(console, ("redis", "a-workload-with-a-rather-long-name-0007")) as display:
         display.show({"event": "start", "step": "finetune", "shard": "a-workload-with-a-rather-long-name-0007"})
         wait_until(lambda: "name-0007" in text.getvalue(), 20, "the end of the name")
         assert max(len(task.description) for task in display._progress.tasks) <= 24

@@ -95,6 +95,10 @@ class Control:
         origin.write(output)
         return load
 
+    def workload_column(self, mapping_yaml: str) -> str | None:
+        """Always the same: a mapping says nothing about columns."""
+        return "workload"
+
     def asked(self, task: ControlTask, mapping_yaml: str) -> Mapping[str, set[str]]:
         """By the load map."""
         from feature_store.written.model import parse_written

@@ -101,6 +101,14 @@ class Prediction:
         origin.write(output)
         return frame
 
+    def workload_column(self, mapping_yaml: str) -> str | None:
+        """As the mapping says."""
+        from feature_store.mapping import parse_mapping
+        from feature_store.strict_yaml import parse_yaml
+
+        content = parse_yaml(mapping_yaml, "mapping", "mapping")
+        return parse_mapping(content, Path("mapping")).workload.column if mapping_yaml else "workload"
+
     def asked(self, task: PredictionTask, mapping_yaml: str) -> Mapping[str, set[str]]:
         """The machine's metrics, the configuration and the latency."""
         from feature_store.schema import TARGET

@@ -2,10 +2,18 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
-from feature_store.sources.data_set import files_of, is_data_set, partitions_of, version_of
+from feature_store.sources.data_set import (
+    files_of,
+    is_cut_by_workload,
+    is_data_set,
+    partitions_of,
+    parts_of,
+    version_of,
+)
 from feature_store.sources.files import read_telemetry
 from tests.e2e import tiny
 
@@ -35,15 +43,35 @@ def test_files_are_read_in_the_order_of_their_paths_without_what_is_hidden(tmp_p
         ["workload=nginx", "workload=redis"]
 
 
-def test_parts_of_a_path_are_columns_unless_the_file_has_them(tmp_path: Path) -> None:
+def test_parts_of_a_path_are_columns_and_a_file_must_not_say_otherwise(tmp_path: Path) -> None:
     redis = folder_of(tmp_path) / "workload=redis" / "date=2026-01-05" / "part-0.parquet"
     table = read_telemetry(redis)
     assert set(table["workload"]) == {"redis"} and set(table["date"]) == {"2026-01-05"}
     assert partitions_of(Path("/run=7/telemetry/zone=eu%20west/x=1=2/y=/part.parquet")) == {
         "zone": "eu west", "x": "1=2", "y": ""}, "not of folders above the data set"
     assert partitions_of(Path("zone=__HIVE_DEFAULT_PARTITION__/part.parquet")) == {"zone": None}
-    tiny.telemetry(("mysql",), rows=5).to_parquet(redis.with_name("own.parquet"), index=False)
-    assert set(read_telemetry(redis.with_name("own.parquet"))["workload"]) == {"mysql"}
+    own = redis.with_name("own.parquet")
+    tiny.telemetry(("redis",), rows=5).assign(date=20260105).to_parquet(own, index=False)
+    assert set(read_telemetry(own)["workload"]) == {"redis"}, "the same; a number is no text, and stands as it is"
+    tiny.telemetry(("mysql",), rows=5).to_parquet(own, index=False)
+    with pytest.raises(InputError, match=r"must hold what the folder workload=redis says, got 'mysql' .*own"):
+        read_telemetry(own)
+
+
+def test_only_a_data_set_whose_every_path_names_the_workload_is_cut_by_it(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    assert is_cut_by_workload(str(folder), "workload")
+    assert not is_cut_by_workload(str(folder), "app") and not is_cut_by_workload(str(folder), None)
+    tiny.telemetry(("redis",), rows=5).to_parquet(folder / "more.parquet", index=False)
+    assert not is_cut_by_workload(str(folder), "workload")
+
+
+def test_records_are_counted_through_files_of_other_workloads_too(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    parts = parts_of(str(folder), "workload")
+    counts = [len(pd.read_parquet(part.address, partitioning=None)) for part in parts]
+    assert [part.before for part in parts] == [sum(counts[:number]) for number in range(len(parts))]
+    assert [part.workload for part in parts] == [partitions_of(Path(part.address))["workload"] for part in parts]
 
 
 def test_the_version_follows_paths_and_contents_and_not_the_place(tmp_path: Path) -> None:
