@@ -15,7 +15,7 @@ from feature_store.sources.data_set import Part, is_data_set, parts_of
 from feature_store.sources.files import has_synthetic_time
 from feature_store.sources.object_store import as_local
 from feature_store.sources.production import is_prometheus
-from models.tasks.kind import Kind, OnProgress
+from models.tasks.kind import Kind, OnProgress, workload_column
 
 
 def run_ingest(task_yaml: str, telemetry: str, mapping_yaml: str, output: Path,
@@ -40,7 +40,7 @@ def ingest_samples(task: Any, kind: Kind, telemetry: str, mapping_yaml: str, out
     try:
         if not is_data_set(telemetry):
             return write_samples(_whole(task, kind, telemetry, mapping_yaml, output), name, output)
-        parts = parts_of(telemetry, kind.workload_column(mapping_yaml))
+        parts = parts_of(telemetry, workload_column(kind, mapping_yaml))
         others = {part.workload for part in parts if part.workload and workloads} - set(workloads)
         own = [part for part in parts if part.workload not in others]
         tables = _parts(task, kind, own or parts[:1], mapping_yaml, output, progress)
@@ -66,6 +66,6 @@ def _parts(task: Any, kind: Kind, parts: Sequence[Part], mapping_yaml: str, outp
             table = kind.ingest(task, local, mapping_yaml, output)
         if has_synthetic_time(table):
             table = table.assign(window_start=table["window_start"] + pd.Timedelta(part.before, "s"))
-        origin = origin.joined(Origin.read(output), part.before)
+        origin = origin.joined(Origin.read(output), part.before, part.name)
         yield table.set_axis(table.index + part.before)
     origin.write(output)

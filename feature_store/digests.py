@@ -28,6 +28,8 @@ def content_digest(content: pd.DataFrame | Path) -> str:
             kind, data = "number", np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # one NaN
         else:
             kind, data = "text", _lengths_and_bytes(canonical_texts(values))
+            if values.isna().any():  # which of the empty texts are none
+                kind, data = "text with gaps", data + np.packbits(values.isna().to_numpy()).tobytes()
         digest.update(json.dumps([str(name), kind, len(values)]).encode() + data)
     return digest.hexdigest()
 

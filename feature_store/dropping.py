@@ -190,4 +190,6 @@ def _bad_row(kind: str, column: str, position: int, judged: Judged) -> BadRow:
         value = file_value(column, position, judged)
     if judged.rows.index.name == SERVER_WINDOW:  # its number leads nowhere, its time does
         value += f" at {judged.rows['window_start'].iloc[position]}"
+    if judged.origin.files:
+        value += f" ({judged.origin.row_text(index, position)})"
     return BadRow(row_number(index, position), kind, source.column, value)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from feature_store.bad_rows import DROP_THEM, MOST_ADVISED_PERCENT
 from feature_store.errors import nearest
-from feature_store.origin import Origin, row_number, row_text
+from feature_store.origin import Origin, row_number
 from feature_store.rules import Rule, bounds_text
 from feature_store.schema import TelemetrySchema
 
@@ -102,7 +102,7 @@ def describe(rule: Rule, result: Mapping[str, Any], judged: Judged) -> Failure:
     label = None if first is None else row_number(rows.index, first)
     where = f"workload {schema.workload}: {count} of {len(rows)} rows"
     if first is not None:
-        where += f", first at {row_text(rows.index, first)}{_window(rows, first)}"
+        where += f", first at {judged.origin.row_text(rows.index, first)}{_window(rows, first)}"
     if rule.kind == "repeated_rows":
         message = (f"rows must differ in more than their times, got {count} that repeat the numbers of an earlier one "
                    f"({where}); {ADVICE[rule.kind]}")

@@ -45,11 +45,13 @@ class Origin:
         unreadable: cells that hold no number or time, and are missing in the table; there only where `bad_rows` lets
             such rows be dropped.
         bad_rows: None: a bad row stops its workload.
+        files: of a data set, (number of records before it, path below the data set) of each file, in order.
     """
 
     columns: Mapping[str, Mapping[str, ColumnSource]] = field(default_factory=dict)
     unreadable: tuple[Unreadable, ...] = ()
     bad_rows: BadRows | None = None
+    files: tuple[tuple[int, str], ...] = ()
 
     def source(self, workload: str, column: str) -> ColumnSource:
         """Where a column of the table stands in the file; under its own name where nothing else is known."""
@@ -66,10 +68,17 @@ class Origin:
         """Texts of the unreadable cells by row and column of the file."""
         return {(cell.row, cell.column): cell.text for cell in self.unreadable}
 
-    def joined(self, later: "Origin", before: int) -> "Origin":
+    def joined(self, later: "Origin", before: int, file: str) -> "Origin":
         """Of this table and a later file of the same mapping, whose rows are numbered from `before` on."""
         cells = (replace(cell, row=cell.row + before) for cell in later.unreadable)
-        return Origin({**self.columns, **later.columns}, (*self.unreadable, *cells), later.bad_rows)
+        return Origin({**self.columns, **later.columns}, (*self.unreadable, *cells), later.bad_rows,
+                      (*self.files, (before, file)))
+
+    def row_text(self, index: pd.Index, position: int) -> str:
+        """A row as a message names it; of a data set, where it stands in which file."""
+        number = row_number(index, position)
+        found = [(before, file) for before, file in self.files if before < number]
+        return f"{RECORD} {number - found[-1][0]} of {found[-1][1]}" if found else row_text(index, position)
 
     def write(self, folder: Path) -> None:
         """Writes origin.json."""
@@ -85,7 +94,8 @@ class Origin:
         columns = {workload: {name: ColumnSource(**source) for name, source in sources.items()}
                    for workload, sources in content["columns"].items()}
         return cls(columns, tuple(Unreadable(**cell) for cell in content["unreadable"]),
-                   policy and BadRows(tuple(policy["rules"]), policy["at_most"]))
+                   policy and BadRows(tuple(policy["rules"]), policy["at_most"]),
+                   tuple((before, file) for before, file in content["files"]))
 
 
 def numbered(frame: pd.DataFrame, first: int, unit: str) -> pd.DataFrame:

@@ -26,9 +26,8 @@ from filelock import Timeout
 from components.progress import read_events
 from feature_store.errors import AssayError, InputError
 from feature_store.file_lock import file_lock
-from feature_store.whole_files import read_regular
 from models.configuration import Configuration
-from pipelines.local_run import AT_WORK_NAME
+from pipelines.local_run import AT_WORK_NAME, is_run
 from pipelines.run_lock import BY_HAND_NAME, LOCK_NAME, PATIENCE_S, BusyError, acquire_run_lock
 from serving.ledger import Ledger
 
@@ -134,7 +133,7 @@ def _require_state_folder(configuration: Configuration) -> None:
     """Refuses a folder in which Assay has left no trace, such as another project's that ASSAY_HOME names by mistake."""
     home = configuration.home
     kept = [path for path in _kept_places(configuration) if path.is_file()]
-    if not (_identity(home) in _at_or_above(kept) or any(_is_run(path) for path in home.glob("runs/*"))
+    if not (_identity(home) in _at_or_above(kept) or any(is_run(path) for path in home.glob("runs/*"))
             or any(home.glob("bundles/*/*/*/contract.json"))):
         raise InputError("state folder: expected one in which Assay has worked, got one without a ledger, keys, a "
                          f"database, bundles or runs of its own ({home}); check ASSAY_HOME")
@@ -172,17 +171,11 @@ def _is_ours(kind: str, path: Path, home: Path) -> bool:
     """Whether Assay made it: no link, below none, and for a run or a report with the files that it writes."""
     if not _is_reached_without_links(path, home):
         return False
-    return {"runs": _is_run, "reports": _is_report}.get(kind, Path.exists)(path)
+    return {"runs": is_run, "reports": _is_report}.get(kind, Path.exists)(path)
 
 
 def _is_reached_without_links(path: Path, home: Path) -> bool:
     return Path(os.path.realpath(path)) == Path(os.path.realpath(home)) / path.relative_to(home)
-
-
-def _is_run(path: Path) -> bool:
-    with suppress(OSError):
-        return b'"pipeline_root"' in read_regular(path / "request.json")  # pipelines/local_run.py
-    return False
 
 
 def _is_report(path: Path) -> bool:

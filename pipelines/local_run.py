@@ -24,6 +24,7 @@ from components.finished_learners import RESUME_VARIABLE
 from components.progress import PROGRESS_VARIABLE, read_events, shard_label
 from feature_store.errors import AssayError, InputError
 from feature_store.file_lock import file_lock
+from feature_store.whole_files import read_regular
 from pipelines.process_group import start_group, stop_group
 from pipelines.request import TrainRequest
 
@@ -148,9 +149,17 @@ def _failure(events: list[dict[str, Any]], folder: Path, workloads: Sequence[str
                           "run the same command again to resume", 2)
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a run of ours made it."""
+    with suppress(OSError):
+        return b'"pipeline_root"' in read_regular(folder / "request.json")
+    return False
+
+
 def _drop_old_runs(runs: Path) -> None:
     """Keeps the newest runs, and those at work; the cache treats outputs that are gone as not cached."""
-    folders = sorted((path for path in runs.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
-    for old in folders[:-KEPT_RUNS]:
+    ours = (path for path in runs.iterdir() if not path.is_symlink() and is_run(path))
+    folders = sorted(ours, key=lambda path: path.stat().st_mtime)
+    for old in folders[:1 - KEPT_RUNS]:  # the one that begins is the newest
         with suppress(Timeout, OSError), file_lock(old / AT_WORK_NAME).acquire(blocking=False):
             shutil.rmtree(old, ignore_errors=True)

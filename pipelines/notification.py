@@ -10,7 +10,8 @@ that comes next tells what is in the ledger by then.
     <state>/logs/notifications.log      what the program printed
 
 A notice is in the outbox, on the disk, before anyone is told, and out of it afterwards: a kill, or a receiver that is
-away, repeats it with the same `id` and loses none (at least once). Nothing of this fails a command: one line says it.
+away, repeats it with the same `id` and loses none (at least once; a webhook that is away repeats it to itself alone).
+Nothing of this fails a command: one line says it.
 An outbox that cannot be read is set aside under another name, and begun anew with the ledger's end.
 """
 
@@ -163,6 +164,7 @@ class _Outbox:
         self.head: str = found["head"]
         self._waiting: list[dict[str, Any]] = found["waiting"]
         self._said: dict[str, str] = found["said"]
+        self._told_program = str(found.get("told_program", ""))  # id of the notice that waits for the webhook alone
 
     def collect(self, documents: Sequence[dict[str, Any]], rule: NotificationRule) -> None:
         """Takes up, and keeps on the disk, what is wanted and was not taken up today."""
@@ -179,15 +181,18 @@ class _Outbox:
         """Tells one after another, in order. Raises what a receiver does; it and those after it wait."""
         while self._waiting:
             body = json.dumps(self._waiting[0]).encode()
-            if rule.command:
+            if rule.command and self._waiting[0]["id"] != self._told_program:
                 _run(rule.command, body, log)
+                self._told_program = self._waiting[0]["id"]
+                self._write()
             if rule.webhook:
                 post(rule.webhook, self._waiting[0]["id"], body, os.environ.get(SECRET_VARIABLE, ""), PATIENCE_S)
             del self._waiting[0]
             self._write()
 
     def _write(self) -> None:
-        content = {"head": self.head, "waiting": self._waiting, "said": self._said}
+        content = {"head": self.head, "waiting": self._waiting, "said": self._said,
+                   "told_program": self._told_program}
         write_file(self._path, json.dumps(content), mode=0o600)
 
 

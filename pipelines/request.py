@@ -18,7 +18,7 @@ import yaml
 from feature_store.errors import InputError
 from feature_store.names import is_task_name
 from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
-from models.tasks.kind import LearnsFromLogs, OwnTask
+from models.tasks.kind import LearnsFromLogs, OwnTask, workload_column
 from models.tasks.kinds import kind_names, kind_of, own_folders
 from models.tasks.task import DEFAULT_KIND, parse_task, task_path
 from pipelines.shards import make_shards, shard_texts
@@ -148,7 +148,7 @@ def make_request(
         logs = kind.logs(loaded, chosen) if isinstance(kind, LearnsFromLogs) else ()
         if is_data_set(telemetry):
             version = version_of(telemetry)
-            if is_cut_by_workload(telemetry, kind.workload_column(mapping_yaml)):
+            if is_cut_by_workload(telemetry, workload_column(kind, mapping_yaml)):
                 readers = shards
         else:
             with as_local(telemetry) as local:

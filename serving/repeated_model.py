@@ -11,7 +11,7 @@ lost; that a model is a registered one's say the signed bundles alone.
 
 from collections.abc import Mapping
 
-from feature_store.errors import AssayError
+from feature_store.errors import AssayError, UnavailableError
 from serving.bundle import Bundle
 from serving.card import FUNCTION_TAG
 from serving.contract import ENCODER_FILE, SPECIFICATION_FILE
@@ -34,11 +34,16 @@ class RepeatedModels:
         """The latest registered version that the bundle is again, and that version's checked bundle.
 
         Not the standing ones alone: the model of a version that was rolled back must not come back as a new one.
+
+        Raises:
+            UnavailableError: the store does not answer, and a version's bundle may be in it.
         """
         candidates = {*self._tagged(bundle, model), *filter(None, (standing.challenger, standing.champion))}
         for version in sorted(candidates & standing.registered.keys(), reverse=True):
             try:
                 other = self._bundles.open(bundle.contract.task, bundle.contract.workload, standing, version)
+            except UnavailableError:
+                raise  # it may be whole, and the same command goes on later
             except AssayError:  # tampered or gone: the bundle gets a version of its own
                 continue
             if _is_same(bundle, other):
@@ -50,6 +55,9 @@ class RepeatedModels:
 
         Args:
             digests: of the bundles of the versions that were taken out.
+
+        Raises:
+            UnavailableError: as `registered`.
         """
         function = function_digest(bundle.model)
         tagged = self._tagged(bundle, model) | self._tagged(bundle, model, FUNCTION_TAG, function)
@@ -62,6 +70,8 @@ class RepeatedModels:
         task, workload = bundle.contract.task, bundle.contract.workload
         try:
             return function_digest(self._bundles.open_digest(task, workload, version, sha256).model) == function
+        except UnavailableError:
+            raise
         except AssayError:  # lost, which may be why it was taken out
             return False
 

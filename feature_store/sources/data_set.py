@@ -55,9 +55,11 @@ def partitions_of(path: Path) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class Part:
-    """A file of a data set: its address, the records in the files before it, and the workload that its path names."""
+    """A file of a data set: its address, the end of it below the data set, the records in the files before it, and the
+    workload that its path names."""
 
     address: str
+    name: str
     before: int
     workload: str | None
 
@@ -76,7 +78,8 @@ def parts_of(telemetry: str, column: str | None) -> list[Part]:
     for address in files:
         rows = _rows(address)
         if rows != 0:
-            parts.append(Part(address, before, _workload(address, column)))
+            name = address.removeprefix(telemetry).lstrip("/")
+            parts.append(Part(address, name, before, _workload(address, column)))
             before += rows or 0
     if not parts:
         raise InputError(f"telemetry must hold rows, got {len(files):,} files without any ({telemetry})")

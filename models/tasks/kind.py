@@ -123,13 +123,6 @@ class Kind(Protocol):
             InputError: the telemetry cannot be read, or is not of this kind.
         """
 
-    def workload_column(self, mapping_yaml: str) -> str | None:
-        """Column of a file whose text is a row's workload, where each workload has features of its own rows alone.
-
-        None: there is none, or a workload's features are made of others' rows too. By it a data set that is cut by
-        workload is read apart (feature_store/sources/data_set.py).
-        """
-
     def asked(self, task: Any, mapping_yaml: str) -> Mapping[str, set[str]]:
         """Workload -> columns that a metric map asks of a server. Raises InputError: it is malformed."""
 
@@ -223,6 +216,19 @@ class Kind(Protocol):
     @property
     def pages(self) -> Pages:
         """Its sections of the reports, and its figures in the run's summary."""
+
+
+@runtime_checkable
+class ReadsApart(Protocol):
+    """A `Kind` whose workloads have features of their own rows alone, so that shards may read a data set apart."""
+
+    def workload_column(self, mapping_yaml: str) -> str | None:
+        """Column of a file whose text is a row's workload; None: there is none."""
+
+
+def workload_column(kind: Kind, mapping_yaml: str) -> str | None:
+    """By what a data set of the kind may be cut (feature_store/sources/data_set.py); None: by nothing."""
+    return kind.workload_column(mapping_yaml) if isinstance(kind, ReadsApart) else None
 
 
 @runtime_checkable

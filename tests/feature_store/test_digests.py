@@ -25,6 +25,7 @@ def test_any_change_of_content_changes_the_digest():
               {"a": [1.0, 2.0], "b": ["xy", "z"]}, {"b": ["x", "yz"], "a": [1.0, 2.0]},
               {"a": [1.0, 2.0], "c": ["x", "yz"]}, {"a": [1.0, np.nan], "b": ["x", "yz"]}]
     assert len({_digest(**columns) for columns in [base, *others]}) == len(others) + 1
+    assert len({_digest(b=texts) for texts in (["", None, "x"], ["", "", "x"], [None, "", "x"])}) == 3
 
 
 def test_it_survives_parquet(tmp_path):

@@ -26,8 +26,7 @@ SUMMARY = {"report": "/r", "entries": []}
 
 def request(name: str = "mine") -> TrainRequest:
     return TrainRequest(parse_task(tiny.task(), "tiny"), "name: tiny", ("redis", "nginx"), (("redis",), ("nginx",)),
-                        (("redis", "nginx"),), 1,
-                        "/t.parquet", "", "d", "c", 0, name)
+                        (("redis", "nginx"),), 1, "/t.parquet", "", "d", "c", 0, name)
 
 
 class Runner:
@@ -71,7 +70,8 @@ def test_events_come_in_order_and_the_last_summary_is_the_outcome(runner: Runner
 
 
 @pytest.mark.parametrize(("event", "code", "where"), [
-    (failed("ingest", "redis and 1 more"), 2, "step ingest; log: "), (failed("register", exit_code=1), 1, "step register; log: "),
+    (failed("ingest", "redis and 1 more"), 2, "step ingest; log: "),
+    (failed("register", exit_code=1), 1, "step register; log: "),
     (failed("verify", "redis", exit_code=2), 2, "step verify, shard of redis; log: ")])
 def test_a_failed_step_is_the_error_of_the_run(runner: Runner, event: dict[str, Any], code: int, where: str) -> None:
     runner.does("exit 1", start("ingest"), event, failed("report"))
@@ -102,7 +102,7 @@ def test_the_runner_is_told_where_everything_is(runner: Runner) -> None:
         str(folder / "tmp")]
     assert not (folder / "tmp").exists()
     specification = json.loads((folder / "request.json").read_text())
-    assert specification["arguments"]["workloads"] == ["redis"]
+    assert specification["arguments"]["workloads"] == ["redis", "nginx"]
     assert specification["cache_root"] == str(runner.home / "cache")
 
 
@@ -137,13 +137,18 @@ def test_only_the_newest_runs_and_those_at_work_are_kept(runner: Runner) -> None
     for number in range(KEPT_RUNS + 2):
         folder = runner.home / "runs" / f"old-{number}"
         folder.mkdir(parents=True)
+        (folder / "request.json").write_text('{"pipeline_root": ""}')
         os.utime(folder, (number, number))
+    somebodys = runner.home / "runs" / "notes"
+    somebodys.mkdir()
+    os.utime(somebodys, (0, 0))
     runner.does("exit 0", {"event": "result", "summary": SUMMARY})
     at_work = runner.home / "runs" / "old-1"
     with file_lock(at_work / AT_WORK_NAME):
         os.utime(at_work, (1, 1))
         runner.run()
-    names = {path.name for path in (runner.home / "runs").iterdir()}
+    names = {path.name for path in (runner.home / "runs").iterdir()} - {"notes"}
+    assert somebodys.is_dir(), "no run's"
     assert len(names) == KEPT_RUNS + 1 and {"mine", "old-1", f"old-{KEPT_RUNS + 1}"} <= names and "old-0" not in names
 
 

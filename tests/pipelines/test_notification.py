@@ -303,6 +303,19 @@ def test_a_webhook_that_drips_its_answer_keeps_nobody_waiting(tmp_path: Path, re
     assert body == again and first["X-Assay-Delivery-Id"] == second["X-Assay-Delivery-Id"]
 
 
+def test_a_webhook_that_is_away_repeats_nothing_to_the_program_beside_it(tmp_path: Path, receiver: Receiver) -> None:
+    append = ["sh", "-c", f"cat >> '{tmp_path / TOLD}'; echo >> '{tmp_path / TOLD}'"]
+    made = configured(tmp_path, {"command": append, "webhook": receiver.url})
+    receiver.status = 500
+    tell(made, "assay run", [Notice("run_failed", "broken")])
+    tell(made, "assay run", [Notice("run_failed", "broken again")])
+    assert [one["reason"] for one in told(tmp_path)] == ["broken"], "the second waits behind the first"
+    receiver.status = 204
+    tell(made, "assay run")
+    assert [one["reason"] for one in told(tmp_path)] == ["broken", "broken again"]
+    assert [json.loads(body)["reason"] for _, body in receiver.posts] == ["broken"] * 3 + ["broken again"]
+
+
 def test_a_webhook_that_is_away_is_said_without_its_address(tmp_path: Path,
                                                             capsys: pytest.CaptureFixture[str]) -> None:
     with receiver() as gone:

@@ -818,6 +818,24 @@ def test_a_store_that_is_away_is_no_lost_bundle_and_a_kept_copy_does_without_it(
     assert lifecycle.open_champion(*PAIR).sha256 == sha256
 
 
+def test_while_the_store_is_away_no_model_is_taken_for_new(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, monkeypatch: Any
+) -> None:
+    """Whether it is one that a person took out cannot be seen then: nothing is registered."""
+    first = write()
+    lifecycle.register(first)
+    lifecycle.retire(*PAIR, 1, "it harmed")
+
+    def away(location: str) -> Any:
+        raise UnavailableError("registry must give a bundle, got nothing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fake_store, "fetched", away)
+        with pytest.raises(UnavailableError):
+            lifecycle.register(write(slope=11.0))
+    assert lifecycle.register(write(slope=11.0)).version == 2
+
+
 def test_a_kept_copy_that_is_another_bundle_is_not_served(
     lifecycle: Lifecycle, write: Writer, fake_store: Any, configuration: Configuration
 ) -> None:

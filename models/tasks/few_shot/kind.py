@@ -92,10 +92,6 @@ class FewShotKind:
 
         return ingest_measurements(telemetry, mapping_yaml, output)
 
-    def workload_column(self, mapping_yaml: str) -> str | None:
-        """None: each workload learns from all runs."""
-        return None
-
     def asked(self, task: FewShotTask, mapping_yaml: str) -> Mapping[str, set[str]]:
         """Never asked: measurements are a file."""
         from feature_store.errors import InputError
