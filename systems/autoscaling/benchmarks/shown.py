@@ -55,6 +55,7 @@ TABLES: dict[str, Source] = {
     "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line, "scenarios"),
     "closed-loop-challenge": Source("closed_loop_challenge", challenge_tables.arms_table),
     "closed-loop-challenge-equal": Source("closed_loop_challenge", challenge_tables.equal_violations_table),
+    "closed-loop-challenge-pairs": Source("closed_loop_challenge", challenge_tables.pairs_table),
     "closed-loop-challenge-conditions": Source("closed_loop_challenge", challenge_tables.conditions_line),
     "closed-loop": Source("closed_loop", closed_loop_tables.compared_table),
     "closed-loop-paired": Source("closed_loop", closed_loop_tables.paired_line),

@@ -1,6 +1,6 @@
 """Tables and plot of `python -m benchmarks closed-loop-challenge`: rule and policy at equal violations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from systems.autoscaling.benchmarks.real_servers.settings import FIRST, LOST, ST
 from systems.autoscaling.benchmarks.real_servers.tables import NOT_MEASURED, of_kind
 
 SHARES = (0.01, 0.02, 0.04, 0.1)  # of violating intervals, at which costs are read; the last: where both have been
+RESAMPLES = 10_000
 BLOCK = 20  # intervals, five minutes: what is drawn together
 _STYLES = {"rule": (UNVERIFIED, "-."), "policy": (VERIFIED, "-")}
 
@@ -48,19 +49,18 @@ def _cells(runs: Sequence[Arm]) -> list[str]:
 
 
 def fronts(results: Mapping[str, Any]) -> dict[str, Front]:
-    """Arm -> its settings, each on the same blocks of the same loads; settings that lack a load are left out."""
+    """Arm -> its settings, each on the same blocks of the same loads; a load that one of them lacks is left out."""
     played: dict[str, dict[float, dict[int, Arm]]] = {}
     for entry in of_kind(results, "compared"):
         for arm in entry["arms"]:
             played.setdefault(arm["arm"], {}).setdefault(arm["aim"], {})[entry["load"]] = arm
-    loads = sorted({load for aims in played.values() for runs in aims.values() for load in runs})
+    common = [set(runs) for aims in played.values() for runs in aims.values()]
+    loads = sorted(set.intersection(*common)) if common else []
     found = {}
-    for name, aims in played.items():
-        whole = [aim for aim in sorted(aims) if sorted(aims[aim]) == loads]
-        if whole:
-            figures = {figure: np.stack([np.concatenate([_blocks(aims[aim][load])[figure] for load in loads])
-                                         for aim in whole]) for figure in ("violated", "cost")}
-            found[name] = Front(tuple(f"{100 * aim:g} %" for aim in whole), figures)
+    for name, aims in played.items() if loads else ():
+        figures = {figure: np.stack([np.concatenate([_blocks(aims[aim][load])[figure] for load in loads])
+                                     for aim in sorted(aims)]) for figure in ("violated", "cost")}
+        found[name] = Front(tuple(f"{100 * aim:g} %" for aim in sorted(aims)), figures)
     return found
 
 
@@ -87,6 +87,33 @@ def equal_violations_table(results: Mapping[str, Any]) -> str:
                      f"{_percent(saved.low)} to {_percent(saved.high)}" if np.isfinite(saved.low) else "too few runs"])
     header = ["intervals that violate", "rule, cores", "policy, cores", "saved", "95 % interval"]
     return table(header, rows, range(1, len(header)))
+
+
+def pairs_table(results: Mapping[str, Any]) -> str:
+    """Rule and policy of one setting, under the same load at the same time: what the policy missed more, and saved."""
+    pairs: dict[str, list[tuple[Arm, Arm]]] = {}
+    for entry in of_kind(results, "compared"):
+        rule, policy = sorted(entry["arms"], key=lambda arm: arm["arm"] != "rule")
+        for name in (f"aimed at {100 * rule['aim']:g} %", "all"):
+            pairs.setdefault(name, []).append((rule, policy))
+    rows = []
+    for name, runs in sorted(pairs.items(), key=lambda one: (one[0] == "all", one[0])):
+        missed, cost = ([np.concatenate([_blocks(run[side])[figure] for run in runs]) for side in (0, 1)]
+                        for figure in ("violated", "cost"))
+        rows.append([name, str(len(runs)), *(f"{100 * one.mean():.3g} %" for one in missed),
+                     _with_interval(lambda rule, policy: 100 * (policy.mean(-1) - rule.mean(-1)), missed, " points"),
+                     _with_interval(lambda rule, policy: 100 * (1 - policy.mean(-1) / rule.mean(-1)), cost, " %")])
+    return table(["setting of both", "runs", "rule missed", "policy missed", "more (95 % interval)",
+                  "cores saved (95 % interval)"], rows, range(1, 6)) if rows else NOT_MEASURED
+
+
+def _with_interval(statistic: Callable[..., NDArray[np.float64]], pair: Sequence[NDArray[np.float64]],
+                   unit: str) -> str:
+    """Of figures [blocks] of two arms, its value and a percentile bootstrap over blocks that both share."""
+    rule, policy = pair
+    drawn = np.random.default_rng(0).integers(0, len(rule), (RESAMPLES, len(rule)))
+    low, high = np.percentile(statistic(rule[drawn], policy[drawn]), (2.5, 97.5))
+    return f"{statistic(rule, policy):+.1f}{unit} ({low:+.1f} to {high:+.1f})"
 
 
 def _number(value: float) -> str:

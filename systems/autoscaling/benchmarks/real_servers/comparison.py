@@ -36,7 +36,7 @@ from systems.autoscaling.benchmarks.real_servers.loads import Functions, played_
 from systems.autoscaling.benchmarks.real_servers.policies import FinishedRun, Forced, RuleAlone, champion, trained
 from systems.autoscaling.benchmarks.real_servers.rules import best, made, tuned
 from systems.autoscaling.benchmarks.real_servers.settings import FIRST, MEMORY_MIB, SLO_MS
-from systems.autoscaling.benchmarks.real_servers.stage import Arm, Played, play, to_json
+from systems.autoscaling.benchmarks.real_servers.stage import Arm, Played, play, steps_to_json, to_json
 from systems.autoscaling.benchmarks.real_servers.venues import OneInstance
 
 OUTPUT = RESULTS / "closed_loop.json"
@@ -118,7 +118,8 @@ def _run(folder: Path, kind: str, server: str, number: int, arms: Sequence[Arm])
     told = [[float(f"{value:.4g}") for value in column] for column in forecast.T]
     return {"kind": kind, "server": server, "run": number, "at": now_utc(), "load_average": before,
             "load_rps": list(load.rates), "order": [one.name for one in shuffled],
-            "arms": [{**to_json(one), **_figures(one, MEMORY_MIB[server]), "forecast_p99_ms": column}
+            "arms": [{**to_json(one), "steps": steps_to_json(one), **_figures(one, MEMORY_MIB[server]),
+                      "forecast_p99_ms": column}
                      for one, column in zip(played, told, strict=True)]}
 
 

@@ -204,10 +204,14 @@ def to_json(played: Played) -> dict[str, Any]:
     """As a result file keeps it; null: not known, such as a p99 where no request came through."""
     series = {name: [float(f"{value:.5g}") if np.isfinite(value) else None for value in getattr(played, name)]
               for name in ("rate", "p99_ms", "failed", "quota", "replicas", "ready", "used", "memory_mib")}
-    steps = [{"actor": one.actor, "reason": one.reason, "failure": one.failure,
-              "said": None if one.said is None else float(f"{one.said['target_cpu_limit_cores']:.5g}"),
-              "set": None if one.done is None else float(f"{one.done['target_cpu_limit_cores']:.5g}"),
-              "shield": [{"control": change.control, "reason": change.reason, "wanted": change.wanted,
-                          "allowed": change.allowed} for change in one.changes],
-              "outside": list(one.outside), "seconds": round(sum(one.took_s.values()), 4)} for one in played.steps]
-    return {"arm": played.name, **series, "steps": steps, "lateness_ms": round(played.lateness_ms, 3)}
+    return {"arm": played.name, **series, "lateness_ms": round(played.lateness_ms, 3)}
+
+
+def steps_to_json(played: Played) -> list[dict[str, Any]]:
+    """Who acted in each step and what came of it, as a result file keeps it."""
+    return [{"actor": one.actor, "reason": one.reason, "failure": one.failure,
+             "said": None if one.said is None else float(f"{one.said['target_cpu_limit_cores']:.5g}"),
+             "set": None if one.done is None else float(f"{one.done['target_cpu_limit_cores']:.5g}"),
+             "shield": [{"control": change.control, "reason": change.reason, "wanted": change.wanted,
+                         "allowed": change.allowed} for change in one.changes],
+             "outside": list(one.outside), "seconds": round(sum(one.took_s.values()), 4)} for one in played.steps]

@@ -98,9 +98,26 @@ def test_rule_and_policy_are_read_at_equal_violations(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "plot.svg").read_text()
 
 
-def test_a_setting_that_has_not_been_through_every_load_is_not_read_yet() -> None:
+def test_pairs_of_one_setting_are_held_against_each_other_run_by_run() -> None:
     found = results()
+    found["entries"][4]["arms"] = [arm("policy", 0.04, 8, 0.5), arm("rule", 0.04, 4, 1.0)]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in tables.pairs_table(found).splitlines()]
+    intervals = INTERVALS - FIRST
+    assert lines[2] == ["aimed at 1 %", "2", "0 %", "0 %", "+0.0 points (+0.0 to +0.0)", "+20.0 % (+20.0 to +20.0)"]
+    aimed = lines[4]
+    assert aimed[:2] == ["aimed at 4 %", "2"]
+    assert aimed[2:4] == [f"{100 * share / intervals:.3g} %" for share in (3.5, 5.5)]
+    assert aimed[4].startswith(f"{200 / intervals:+.1f} points (+0.0 to ")
+    assert float(aimed[5].split(" ")[0]) == pytest.approx(38.75, abs=0.06) and aimed[5].endswith("(+20.0 to +50.0)")
+    assert lines[5][:2] == ["all", "6"]
+
+
+def test_a_load_that_a_setting_has_not_been_through_is_not_read_yet() -> None:
+    found = results()
+    whole = tables.fronts(found)["rule"]
     found["entries"].pop()
-    assert tables.fronts(found)["rule"].names == ("1 %", "2 %")
-    for render in (tables.arms_table, tables.equal_violations_table, tables.conditions_line):
+    left = tables.fronts(found)["rule"]
+    assert left.names == whole.names == ("1 %", "2 %", "4 %")
+    assert (tables.fronts({"entries": found["entries"][:-1]})["rule"].names) == ("1 %", "2 %"), "no run of it at all"
+    for render in (tables.arms_table, tables.equal_violations_table, tables.conditions_line, tables.pairs_table):
         assert render({}) == NOT_MEASURED
