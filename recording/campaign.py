@@ -4,13 +4,9 @@ Source: vPALs, section "Data processing pipeline" (colocation up to theta on one
 """
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
@@ -19,6 +15,7 @@ from feature_store.sources.metric_map import read_metric_map
 from recording.combination_run import CombinationRun, Stage
 from recording.control_groups import ControlGroups, find_hierarchy
 from recording.dataset import CampaignSummary, write_dataset
+from recording.engine import Campaign, ProgressEvent
 from recording.monitoring import Monitoring
 from recording.plan import Combination, plan_campaign
 from recording.preparation import prepare_workload
@@ -29,44 +26,8 @@ from recording.stamped_log import LogStamper
 from recording.tools import INTERFERENCE_TOOLS, MONITORING_TOOLS, require_tools
 from recording.workloads.catalogue import WORKLOADS
 
-__all__ = ["CampaignSummary", "ProgressEvent", "plan_campaign", "record_campaign"]
-
 # Seconds of metrics read before the start and after the end, for the windows at the edges.
 _MARGIN_S = 2.0
-
-
-@dataclass(frozen=True)
-class ProgressEvent:
-    """Something to tell the user.
-
-    Attributes:
-        kind: prepare, warning, combination (finished), dropped (finished in part or not at all), cleanup, done.
-        message: one line.
-        finished: combinations finished so far.
-        total: combinations of the campaign.
-    """
-
-    kind: str
-    message: str
-    finished: int
-    total: int
-
-
-@contextmanager
-def terminate_as_exit() -> Iterator[None]:
-    """Turns SIGTERM into SystemExit, so that everything is cleaned up as after Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    previous = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def required_tools(settings: CampaignSettings) -> list[str]:
@@ -84,6 +45,7 @@ def record_campaign(
     *,
     raw: Path | None = None,
     resume: bool = False,
+    write_only: bool = False,
     scratch: Path | None = None,
     command: str = "assay record",
 ) -> CampaignSummary:
@@ -95,6 +57,7 @@ def record_campaign(
         on_progress: called for everything worth telling.
         raw: folder of the raw data; `destination`/raw where None.
         resume: go on with the campaign in `raw`.
+        write_only: record nothing more; write the data set of what is finished in `raw`.
         scratch: parent of the temporary folder; it should lie on the disk to be measured.
         command: the command line to write into the data card.
 
@@ -103,36 +66,20 @@ def record_campaign(
         InputError: where `raw` holds another campaign.
         SourceError: where preparation fails, or no combination gave a sample.
     """
-    require_tools(required_tools(settings))
     plan = plan_campaign(settings)
-    folder = RawFolder(raw or destination / "raw", settings, resume=resume)
-    left = [combination for combination in plan if not folder.has(combination.identifier)]
-    if left:
-        with terminate_as_exit(), Guard(scratch) as guard:
-            try:
-                _record(guard, settings, folder, left, len(plan), on_progress)
-            finally:
-                # A slow disk takes its time for the corpora.
-                finished = sum(folder.has(combination.identifier) for combination in plan)
-                on_progress(ProgressEvent("cleanup", "removing temporary files", finished, len(plan)))
+    if not write_only:
+        require_tools(required_tools(settings))
+    folder = RawFolder(raw or destination / "raw", settings, resume=resume or write_only)
+    campaign = Campaign(plan, lambda combination: folder.has(combination.identifier), on_progress)
+    if not write_only:
+        campaign.record_missing(partial(_record, campaign, settings, folder), scratch, "removing temporary files")
     summary = write_dataset(settings, plan, folder, destination, required_tools(settings), command)
-    on_progress(ProgressEvent("done", f"{summary.samples} samples in {destination}", len(plan), len(plan)))
+    campaign.tell("done", f"{summary.samples} samples in {destination}")
     return summary
 
 
-def _record(
-    guard: Guard,
-    settings: CampaignSettings,
-    folder: RawFolder,
-    left: list[Combination],
-    total: int,
-    on_progress: Callable[[ProgressEvent], None],
-) -> None:
-    finished = total - len(left)
-
-    def tell(kind: str, message: str) -> None:
-        on_progress(ProgressEvent(kind, message, finished, total))
-
+def _record(campaign: Campaign[Combination], settings: CampaignSettings, folder: RawFolder, guard: Guard,
+            left: list[Combination]) -> None:
     groups = ControlGroups(guard, find_hierarchy())
     if not (groups.has_cpu and groups.has_memory):
         limits = " and ".join(
@@ -140,12 +87,12 @@ def _record(
             for name, has in (("CPU quotas", groups.has_cpu), ("memory limits", groups.has_memory))
             if not has
         )
-        tell("warning", f"control groups are not writable here: recording without {limits}")
+        campaign.tell("warning", f"control groups are not writable here: recording without {limits}")
     homes = {}
     for name in settings.workloads:
-        tell("prepare", f"preparing {name}")
+        campaign.tell("prepare", f"preparing {name}")
         homes[name] = prepare_workload(guard, name)
-    tell("prepare", "starting Prometheus and the node exporter")
+    campaign.tell("prepare", "starting Prometheus and the node exporter")
     monitoring = Monitoring(guard, read_metric_map())
     stamper = LogStamper()
     pids = {"recorder": os.getpid(), "prometheus": monitoring.server.session}
@@ -163,10 +110,9 @@ def _record(
     try:
         for combination in left:
             problem = _record_one(stage, settings, folder, combination)
-            finished += 1
             names = "+".join(planned.name for planned in combination.workloads)
             text = f"{combination.identifier} {names}" + (f": {problem}" if problem else "")
-            tell("dropped" if problem else "combination", text)
+            campaign.tell("dropped" if problem else "combination", text)
     finally:
         stamper.close()
 

@@ -14,7 +14,7 @@ from feature_store.errors import InputError, nearest
 from pipelines.console import JsonOption, out, print_json, reported
 
 if TYPE_CHECKING:
-    from recording.campaign import ProgressEvent
+    from recording.engine import ProgressEvent
 
 COLOCATION, AUTOSCALING, APPLICATION = "colocation", "autoscaling", "application"
 # Options that one task alone has.
@@ -26,7 +26,7 @@ _OWN = {
     APPLICATION: ("segments", "segment_s", "requests_per_s"),
 }
 # Options that some tasks share, and the tasks that lack them.
-_LACKING = {"warm_up_s": (APPLICATION,), "write_only": (COLOCATION,)}
+_LACKING = {"warm_up_s": (APPLICATION,)}
 
 
 @reported
@@ -62,7 +62,7 @@ def record(
     segment_s: Annotated[float, typer.Option(help="Application: seconds of a part.")] = 300.0,
     requests_per_s: Annotated[float, typer.Option(help="Application: usual rate of requests.")] = 30.0,
     write_only: Annotated[bool, typer.Option(
-        "--write-only", help="Not for colocation: record nothing, write what a stopped campaign has.")] = False,
+        "--write-only", help="Record nothing, write what a stopped campaign has.")] = False,
     raw: Annotated[Path | None, typer.Option(help="Folder of the raw data; default: DESTINATION/raw.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a campaign that was stopped.")] = False,
     json_output: JsonOption = False,
@@ -77,51 +77,41 @@ def record(
     if task not in (known := (COLOCATION, AUTOSCALING, *applications)):
         raise InputError(f"--task must be one of {', '.join(known)}, got {task!r}: {nearest(task, known)}")
     _refuse_others(context, task, APPLICATION if task in applications else task)
+    settings: Any
+    chosen: dict[str, Any] = {} if warm_up_s is None else {"warm_up_s": warm_up_s}
     if task in applications:
         campaign = applications[task]()
-        whole = campaign.ApplicationSettings(
+        recorder = campaign.record
+        settings = campaign.ApplicationSettings(
             segments=segments, segment_s=segment_s, requests_per_s=requests_per_s, seed=seed)
-        command = shlex.join(["assay", "record", "--task", task, str(destination), *whole.options()])
-        with _progress(json_output) as show:
-            recorded = campaign.record(
-                whole, destination, show, raw=raw, resume=resume, write_only=write_only, command=command)
-        if json_output:
-            print_json(vars(recorded))
-        return
-    chosen: dict[str, Any] = {} if warm_up_s is None else {"warm_up_s": warm_up_s}
-    if task == AUTOSCALING:
-        from recording.scaling.campaign import record_scaling
+    elif task == AUTOSCALING:
+        from recording.scaling.campaign import record_scaling as recorder
         from recording.scaling.settings import ScalingSettings
 
         if servers:
             chosen["servers"] = tuple(servers.split(","))
         if utilisations:
             chosen["utilisations"] = _numbers(utilisations, "--utilisations")
-        scaling = ScalingSettings(
+        settings = ScalingSettings(
             **chosen, point_s=point_s, timeout_s=timeout_s,
             most_disturbance_cores=most_disturbance_cores, most_attempts=most_attempts, trace=trace, seed=seed,
             sweeps_only=sweeps_only)
-        command = shlex.join(["assay", "record", "--task", AUTOSCALING, str(destination), *scaling.options()])
-        with _progress(json_output) as show:
-            scaled = record_scaling(
-                scaling, destination, show, raw=raw, resume=resume, write_only=write_only, command=command)
-        if json_output:
-            print_json(vars(scaled))
-        return
-    from recording.campaign import record_campaign
-    from recording.settings import CampaignSettings
+    else:
+        from recording.campaign import record_campaign as recorder
+        from recording.settings import CampaignSettings
 
-    if workloads:
-        chosen["workloads"] = tuple(workloads.split(","))
-    settings = CampaignSettings(
-        **chosen, theta=theta, combinations=combinations,
-        seconds_per_combination=seconds_per_combination, window_s=window_s, seed=seed, environment=environment,
-        profile=profile, interference=interference)
-    command = shlex.join(["assay", "record", str(destination), *settings.options()])
+        if workloads:
+            chosen["workloads"] = tuple(workloads.split(","))
+        settings = CampaignSettings(
+            **chosen, theta=theta, combinations=combinations,
+            seconds_per_combination=seconds_per_combination, window_s=window_s, seed=seed, environment=environment,
+            profile=profile, interference=interference)
+    named = [] if task == COLOCATION else ["--task", task]
+    command = shlex.join(["assay", "record", *named, str(destination), *settings.options()])
     with _progress(json_output) as show:
-        summary = record_campaign(settings, destination, show, raw=raw, resume=resume, command=command)
+        recorded = recorder(settings, destination, show, raw=raw, resume=resume, write_only=write_only, command=command)
     if json_output:
-        print_json(vars(summary))
+        print_json(vars(recorded))
 
 
 def _applications() -> dict[str, Callable[[], Any]]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from feature_store.errors import SourceError
-from recording.campaign import ProgressEvent, terminate_as_exit
 from recording.control_groups import ControlGroups, find_hierarchy
+from recording.engine import Campaign, ProgressEvent
 from recording.loopback import accepts_connections
 from recording.preparation import prepare_state
 from recording.processes import Guard
@@ -90,23 +90,21 @@ def record_scaling(
     if not write_only:
         require_tools(required_scaling_tools(settings))
     plan = plan_scaling(settings, campaign_invocations(settings))
-    trials = [trial for _, ones in plan for trial in ones]
     folder = RawTrials(raw or destination / "raw", settings, resume=resume or write_only)
+    campaign = Campaign([trial for _, trials in plan for trial in trials],
+                        lambda trial: folder.has(trial.identifier), on_progress)
 
-    def tell(kind: str, message: str) -> None:
-        finished = sum(folder.has(trial.identifier) for trial in trials)
-        on_progress(ProgressEvent(kind, message, finished, len(trials)))
+    def record(guard: Guard, left: list[Trial]) -> None:
+        groups = ControlGroups(guard, find_hierarchy())
+        try:
+            _record(_Campaign(settings, folder, guard, groups, campaign.tell), plan)
+        finally:
+            groups.remove_all()
 
-    if not write_only and not all(folder.has(trial.identifier) for trial in trials):
-        with terminate_as_exit(), Guard(scratch) as guard:
-            groups = ControlGroups(guard, find_hierarchy())
-            try:
-                _record(_Campaign(settings, folder, guard, groups, tell), plan)
-            finally:
-                groups.remove_all()
-                tell("cleanup", "removing temporary files")
+    if not write_only:
+        campaign.record_missing(record, scratch, "removing temporary files")
     summary = write_scaling_dataset(settings, plan, folder, destination, required_scaling_tools(settings), command)
-    tell("done", f"{summary.points} points and {summary.windows} windows in {destination}")
+    campaign.tell("done", f"{summary.points} points and {summary.windows} windows in {destination}")
     return summary
 
 

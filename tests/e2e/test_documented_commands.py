@@ -133,8 +133,6 @@ def try_command(command: Command, finished: Finished) -> None:
             tool = Path(sys.executable).with_name("model_signing")
             done = subprocess.run([tool, *arguments], cwd=finished.folder, capture_output=True, text=True)
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        case "python", ["-m", "recording", *options]:
-            take_apart(["record", *options])
         case "sudo", [script]:
             assert os.access(tiny.ROOT / script, os.X_OK), command
         case _:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from pipelines.command_line import app
 from recording import campaign as colocation
-from recording.campaign import CampaignSummary
+from recording.dataset import CampaignSummary
 from recording.scaling import campaign as scaling
 from recording.scaling.dataset import ScalingSummary
 from recording.scaling.settings import ScalingSettings

@@ -20,9 +20,10 @@ import pytest
 from feature_store.errors import MissingToolError, SourceError
 from feature_store.schema import METRICS
 from recording import tools
-from recording.campaign import CampaignSummary, ProgressEvent, record_campaign, required_tools
+from recording.campaign import record_campaign, required_tools
 from recording.control_groups import find_hierarchy
-from recording.dataset import COLUMNS
+from recording.dataset import COLUMNS, CampaignSummary
+from recording.engine import ProgressEvent
 from recording.settings import CampaignSettings
 from recording.workloads.redis import Redis
 
@@ -140,10 +141,11 @@ def test_a_crashed_workload_ends_its_combination_only(tmp_path: Path, scratch: P
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_path: Path, scratch: Path) -> None:
     recorder = subprocess.Popen(
-        [sys.executable, "-m", "recording", str(tmp_path / "out"), "--scratch", str(scratch),
+        [sys.executable, "-c", "from pipelines.command_line import main; main()", "record", str(tmp_path / "out"),
          *REDIS.options(), "--seconds-per-combination=60"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(scratch)},
     )
     await_true(lambda: "redis-benchmark" in processes_in(scratch), 180)
     recorder.send_signal(number)

@@ -8,8 +8,7 @@ import pytest
 
 from feature_store.errors import InputError
 from feature_store.schema import CONFIGURATION
-from recording.campaign import plan_campaign
-from recording.plan import draw_sizes
+from recording.plan import draw_sizes, plan_campaign
 from recording.settings import CampaignSettings
 from recording.workloads.catalogue import WORKLOADS
 

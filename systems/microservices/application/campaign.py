@@ -7,10 +7,11 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from feature_store.errors import MissingToolError, SourceError
-from recording.campaign import ProgressEvent, terminate_as_exit
+from recording.engine import Campaign, ProgressEvent
 from recording.processes import Guard
 from recording.tools import require_tools
 from systems.microservices.application.data_card import write_card
@@ -64,28 +65,19 @@ def record(
     """
     # Absolute: the programs that write there work in a folder of their own.
     folder = RawSegments((raw or destination / "raw").absolute(), settings, resume=resume or write_only)
-    left = [number for number in range(settings.segments) if not folder.has(number)]
-
-    def tell(kind: str, message: str) -> None:
-        finished = sum(folder.has(number) for number in range(settings.segments))
-        on_progress(ProgressEvent(kind, message, finished, settings.segments))
-
-    if left and not write_only:
+    campaign = Campaign(range(settings.segments), folder.has, on_progress)
+    if not write_only and not all(map(folder.has, campaign.plan)):
         require_tools(TOOLS)
         _require_exporter()
-        with terminate_as_exit(), Guard(scratch) as guard:
-            try:
-                _record(guard, settings, folder, left, tell)
-            finally:
-                tell("cleanup", "stopping the application")
+        campaign.record_missing(partial(_record, campaign, settings, folder), scratch, "stopping the application")
     if not (segments := folder.segments()):
         raise SourceError(f"campaign: expected finished segments, got none ({folder.path})")
     tables = make_tables(settings, folder)
     files = (*write_tables(tables, destination), *write_card(settings, segments, tables, destination, command))
     summary = ApplicationSummary(
         **{name: len(table) for name, table in tables.named().items()},
-        missing=sum(not folder.has(number) for number in range(settings.segments)), files=files)
-    tell("done", f"{summary.spans} spans and {summary.anomalies} anomalies in {destination}")
+        missing=sum(not folder.has(number) for number in campaign.plan), files=files)
+    campaign.tell("done", f"{summary.spans} spans and {summary.anomalies} anomalies in {destination}")
     return summary
 
 
@@ -97,16 +89,17 @@ def _require_exporter() -> None:
                                "pip install 'assay[recording]'") from None
 
 
-def _record(guard: Guard, settings: ApplicationSettings, folder: RawSegments, left: list[int],
-            tell: Callable[[str, str], None]) -> None:
-    tell("prepare", "filling the databases")
+def _record(campaign: Campaign[int], settings: ApplicationSettings, folder: RawSegments, guard: Guard,
+            left: list[int]) -> None:
+    campaign.tell("prepare", "filling the databases")
     homes = prepare_stores(guard)
-    tell("prepare", "starting the application")
+    campaign.tell("prepare", "starting the application")
     with Application(guard, homes, guard.folder / "warm-up.otlp") as application:
         if lacking := application.containers.lacking:
-            tell("warning", f"control groups are not writable here: recording without limits and counters of {lacking}")
+            campaign.tell("warning", "control groups are not writable here: recording without limits and counters of "
+                                     f"{lacking}")
         for number in left:
             with folder.new(number) as new:
                 segment = record_segment(application, settings, number, new)
                 write_segment(segment, new)
-            tell("segment", f"{number}: {len(segment.anomalies)} anomalies")
+            campaign.tell("segment", f"{number}: {len(segment.anomalies)} anomalies")

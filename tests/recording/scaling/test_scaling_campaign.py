@@ -16,7 +16,7 @@ import pytest
 
 from feature_store.errors import InputError, MissingToolError, SourceError
 from recording import tools
-from recording.campaign import ProgressEvent
+from recording.engine import ProgressEvent
 from recording.scaling import campaign, dataset, plan
 from recording.scaling.campaign import record_scaling
 from recording.scaling.columns import EVENTS, POINTS, WINDOWS

@@ -16,8 +16,8 @@ import pytest
 
 from feature_store.errors import InputError, SourceError
 from recording import tools
-from recording.campaign import ProgressEvent
 from recording.control_groups import find_hierarchy
+from recording.engine import ProgressEvent
 from systems.microservices.application import campaign
 from systems.microservices.application.campaign import ApplicationSettings, record
 from systems.microservices.application.data_card import ANOMALIES, METRICS, SPANS
