@@ -187,10 +187,17 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
 
 
 def _require_as_the_path_says(values: pd.Series, named: str | None, path: Path) -> None:
-    """A text of the file beside another in its path: whichever were right, somebody would be misled."""
-    if named is None or not pd.api.types.is_string_dtype(values.dtype):
+    """A text or number of the file beside another in its path: whichever were right, somebody would be misled."""
+    if named is None:
         return
-    other = values.astype("str") != named
+    kind = values.dtype.categories.dtype if isinstance(values.dtype, pd.CategoricalDtype) else values.dtype
+    number = pd.to_numeric(named, errors="coerce")
+    if pd.api.types.is_string_dtype(kind):
+        other = values.astype("str") != named
+    elif pd.api.types.is_numeric_dtype(kind) and not np.isnan(number):
+        other = values.astype("float64") != number
+    else:  # times and such are written in many ways
+        return
     if other.any():
         raise InputError(f"column {values.name!r} must hold what the folder {values.name}={named} says, got "
                          f"{values[other].iloc[0]!r} ({path}); move the file, or leave the column out of it")

@@ -254,7 +254,7 @@ class TestAway:
         cluster.services.objects.kill()
         with pytest.raises(AssayError) as caught:
             registry.register(bundle)
-        assert "\n" not in str(caught.value) and "registry must take a bundle" in str(caught.value)
+        assert "\n" not in str(caught.value) and "registry must give a bundle" in str(caught.value)
         assert cluster.ledger.verify() == before
 
 
