@@ -79,6 +79,10 @@ class Relay:
 
     async def _end(self) -> None:
         for server in self._servers:
+            for listening in server.sockets:
+                self._loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)  # asyncio loses connections that were just taken if the server is closed at once
+        for server in self._servers:
             server.close()
         # Again and again: a connection that was taken just before has its task only now, which must begin to end well.
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
