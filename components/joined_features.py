@@ -59,7 +59,8 @@ def _require_usable(verdicts: dict[str, Any]) -> None:
     if any(verdict["passed"] for verdict in verdicts.values()):
         return
     reasons = [verdict["failures"][0]["message"] for verdict in verdicts.values()]
-    docs = dict.fromkeys(verdict["docs"] for verdict in verdicts.values())
+    docs = list(dict.fromkeys(verdict["docs"] for verdict in verdicts.values()))
+    beside = f" (one page a shard, {len(docs):,} in all)" if len(docs) > 1 else ""
     more = f"; and of {len(reasons) - SAID:,} more workloads" if len(reasons) > SAID else ""
     raise RefusedError(f"telemetry must pass the data gate for one workload at least, got none of {len(reasons):,}: "
-                       f"{'; '.join(reasons[:SAID])}{more}; every rule: {', '.join(docs)}")
+                       f"{'; '.join(reasons[:SAID])}{more}; every rule: {docs[0]}{beside}")

@@ -29,7 +29,7 @@ def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Pa
     with step("validate", workloads) as progress:
         task, kind = task_and_kind(task_yaml)
         read = Samples(samples)
-        there = [*read, *read.source["others"]]
+        there = sorted({*read, *read.source["others"]})
         origin = Origin.read(samples)
         gate = DataGate(origin)
         verdicts: dict[str, Any] = {}

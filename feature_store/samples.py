@@ -64,7 +64,7 @@ class Samples(Mapping[str, pd.DataFrame]):
         unnamed = self._rows / _file_of(None)
         tables += [pd.read_parquet(unnamed)] if unnamed.is_file() else []
         if not tables:
-            return next(iter(self.values())).iloc[:0]
+            return pd.read_parquet(next(self._rows.iterdir())).iloc[:0]  # for its columns
         rows = pd.concat(tables) if len(tables) > 1 else tables[0]
         return rows.sort_index(kind="stable") if unnamed.is_file() and tables[0].index.is_monotonic_increasing else rows
 

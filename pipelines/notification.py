@@ -73,7 +73,8 @@ class Notice:
     def document(self, actor: str, now: datetime) -> dict[str, Any]:
         """What the receiver gets, its id over what makes it this notice."""
         at = now.isoformat(timespec="microseconds")
-        same = [self.event, self.task, self.workload, self.version, self.once, at[:10] if self.once else at]
+        same = [self.event, self.task, self.workload, self.version, self.once or self.reason,
+                at[:10] if self.once else at]
         return {"format": FORMAT, "id": hashlib.sha256(canonical_json(same)).hexdigest(), "event": self.event,
                 "task": self.task, "workload": self.workload, "model": "", "version": self.version,
                 "previous_version": None, "gates_passed": None, "reason": self.reason, "actor": actor, "at": at,

@@ -21,7 +21,7 @@ from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
 from models.tasks.kind import LearnsFromLogs, OwnTask, workload_column
 from models.tasks.kinds import kind_names, kind_of, own_folders
 from models.tasks.task import DEFAULT_KIND, parse_task, task_path
-from pipelines.shards import make_shards, shard_texts
+from pipelines.shards import make_readers, make_shards, shard_texts
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("components", "feature_store", "models", "pipelines", "recording", "serving", "systems")
@@ -108,7 +108,7 @@ def make_request(
         InputError: a file is missing or malformed, or a workload or method is unknown.
     """
     from feature_store.digests import content_digest
-    from feature_store.sources.data_set import is_cut_by_workload, is_data_set, version_of
+    from feature_store.sources.data_set import is_data_set, version_of, workloads_apart
     from feature_store.sources.object_store import as_local, is_object
     from feature_store.sources.production import is_prometheus
 
@@ -148,8 +148,7 @@ def make_request(
         logs = kind.logs(loaded, chosen) if isinstance(kind, LearnsFromLogs) else ()
         if is_data_set(telemetry):
             version = version_of(telemetry)
-            if is_cut_by_workload(telemetry, workload_column(kind, mapping_yaml)):
-                readers = shards
+            readers = make_readers(shards, workloads_apart(telemetry, workload_column(kind, mapping_yaml)))
         else:
             with as_local(telemetry) as local:
                 version = content_digest(Path(local))

@@ -4,7 +4,7 @@ Workloads of equal shape stand side by side, so that a shard can train them toge
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 
@@ -25,6 +25,17 @@ def make_shards(workloads: Sequence[str], shapes: Mapping[str, Sequence[int]],
             shards[lightest].append(name)
             filled[lightest] += cost_of(shape)
     return tuple(tuple(shard) for shard in shards if shard)
+
+
+def make_readers(shards: Sequence[Sequence[str]], apart: Collection[str]) -> tuple[tuple[str, ...], ...]:
+    """The shards by which telemetry is read, each of some workload that has files of its own.
+
+    Args:
+        apart: workloads that have; those without go with the first that has.
+    """
+    readers = [list(shard) for shard in shards if set(shard) & set(apart)]
+    rest = [name for shard in shards if not set(shard) & set(apart) for name in shard]
+    return tuple(map(tuple, [[*readers[0], *rest], *readers[1:]] if readers else [rest]))
 
 
 def cost_of(shape: Sequence[int]) -> int:

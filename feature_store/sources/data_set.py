@@ -2,11 +2,11 @@
 
     telemetry/workload=redis/date=2026-01-05/part-0.parquet       or s3://bucket/telemetry/
 
-Folders directly above a file that say `name=value` (Hive's way) are columns of it: it lacks them, or says the same. The
-order of files and rows means nothing: a workload's rows are put in the order of time. Records are counted through all
-files in the order of their paths. Files and folders whose names begin with `.` or `_` are passed over, as Spark and
-Arrow do, and so are files without rows. A data set of which every file stands in a folder of its workload is cut by
-workload: then each shard reads its own part alone (pipelines/train.py).
+Folders directly above a file that say `name=value` (Hive's way) are columns that it lacks; the workload it may name,
+too, if it is the same. The order of files and rows means nothing: a workload's rows are put in the order of time.
+Records are counted through all files in the order of their paths. Files and folders whose names begin with `.` or `_`
+are passed over, as Spark and Arrow do, and so are files without rows. A data set of which every file stands in a folder
+of its workload is cut by workload: then each shard reads its own part alone (pipelines/train.py).
 """
 
 import hashlib
@@ -86,13 +86,14 @@ def parts_of(telemetry: str, column: str | None) -> list[Part]:
     return parts
 
 
-def is_cut_by_workload(telemetry: str, column: str | None) -> bool:
-    """Whether the path of every file names its workload by `column`, so that each can be read without the others."""
-    return all(_workload(address, column) is not None for address in files_of(telemetry))
+def workloads_apart(telemetry: str, column: str | None) -> set[str]:
+    """Workloads of a data set that is cut by workload: the path of every file names one by `column`. Else none."""
+    found = {_workload(address, column) for address in files_of(telemetry)}
+    return set() if None in found else {name for name in found if name}
 
 
 def _workload(address: str, column: str | None) -> str | None:
-    return None if column is None else partitions_of(Path(address)).get(column)
+    return None if column is None else partitions_of(Path(address)).get(column) or None
 
 
 def _rows(address: str) -> int | None:

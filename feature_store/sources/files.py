@@ -53,7 +53,9 @@ def read_with_origin(path: Path, mapping: TelemetryMapping | None = None) -> tup
     columns = _header(path, header)
     if mapping is None:
         _require(IDENTITY, columns, f"{path}; a file with other columns needs a mapping")
-        return _canonical(_read(path, None, header), str(path)), Origin()
+        frame = _canonical(_read(path, None, header), str(path))
+        _require_the_workload_of_the_path(frame, "workload", path)
+        return frame, Origin()
     mappings = plain_mappings(mapping, columns, str(path))
     needed = list(dict.fromkeys(name for one in mappings for name in one.source_columns()))
     _require(needed, columns, f"{path}, asked for by {mapping.where}")
@@ -61,8 +63,24 @@ def read_with_origin(path: Path, mapping: TelemetryMapping | None = None) -> tup
     if mapping.bad_rows is not None and "numeric" in mapping.bad_rows.rules:
         raw, unreadable = _without_unreadable(raw, mappings)
     frame = pd.concat([_mapped(raw, one, str(path)) for one in mappings])
+    _require_the_workload_of_the_path(frame, mapping.workload.column, path)
     sources = {one.workload.constant or ALL_WORKLOADS: one.sources() for one in mappings}
     return frame, Origin(sources, tuple(unreadable), mapping.bad_rows)
+
+
+def _require_the_workload_of_the_path(frame: pd.DataFrame, column: str | None, path: Path) -> None:
+    """Rows under another name than their folder's: whichever were right, somebody would be misled.
+
+    Args:
+        column: of the file, that names the workload; None: none does.
+    """
+    named = partitions_of(path).get(column) if column is not None else None
+    other = frame["workload"] != named  # as texts, which is how a task names them; a missing one differs, too
+    if named is not None and other.any():
+        got = frame["workload"][other].iloc[0]
+        raise InputError(f"column {column!r} must hold what the folder {column}={named} says, got "
+                         f"{'nothing' if pd.isna(got) else repr(got)} ({path}); move the file, or leave the column out "
+                         "of it")
 
 
 def _without_unreadable(raw: pd.DataFrame,
@@ -178,29 +196,10 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
             raise _damaged(path, error) from error
         named = {name: value for name, value in partitions_of(path).items() if columns is None or name in columns}
         frame = frame.assign(**{name: value for name, value in named.items() if name not in own})
-        for name in own:
-            _require_as_the_path_says(frame[name], named.get(name), path)
         frame = frame if columns is None else frame[columns]
     if frame.empty:
         raise InputError(f"telemetry file must hold rows, got a header alone ({path})")
     return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)
-
-
-def _require_as_the_path_says(values: pd.Series, named: str | None, path: Path) -> None:
-    """A text or number of the file beside another in its path: whichever were right, somebody would be misled."""
-    if named is None:
-        return
-    kind = values.dtype.categories.dtype if isinstance(values.dtype, pd.CategoricalDtype) else values.dtype
-    number = pd.to_numeric(named, errors="coerce")
-    if pd.api.types.is_string_dtype(kind):
-        other = values.astype("str") != named
-    elif pd.api.types.is_numeric_dtype(kind) and not np.isnan(number):
-        other = values.astype("float64") != number
-    else:  # times and such are written in many ways
-        return
-    if other.any():
-        raise InputError(f"column {values.name!r} must hold what the folder {values.name}={named} says, got "
-                         f"{values[other].iloc[0]!r} ({path}); move the file, or leave the column out of it")
 
 
 def _read_csv(path: Path, header: Header, **options: Any) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from components.validate import run_validate
 from feature_store.errors import InputError, RefusedError
 from feature_store.samples import Samples
 from pipelines.request import Fanout, make_request
+from pipelines.shards import make_readers
 from tests.components.steps import project
 from tests.e2e import tiny
 
@@ -69,7 +70,7 @@ def test_shards_make_what_one_makes_that_reads_all(tmp_path: Path, table: pd.Dat
     """Byte for byte, row numbers and versions included; a workload without rows fails alone, also in its own shard."""
     task = tiny.task(WORKLOADS)
     table.loc[table.index[table["workload"] == "nginx"][50], "latency_ms"] = float("nan")
-    telemetry = data_set(tmp_path / "telemetry", table)
+    telemetry = data_set(tmp_path / "telemetry", pd.concat([table, tiny.telemetry(("search",), rows=5)]))
     with project(tmp_path / "project"):
         whole = contents(features_of(tmp_path / "one", telemetry, [WORKLOADS], task))
         apart = contents(features_of(tmp_path / "many", telemetry, [[name] for name in WORKLOADS], task))
@@ -101,8 +102,8 @@ def test_a_name_that_no_shard_has_rows_of_and_data_of_which_none_pass_stop_the_r
         bad = data_set(tmp_path / "bad", table.assign(latency_ms=-1.0))
         with pytest.raises(RefusedError, match="one workload at least, got none of 2: ") as caught:
             features_of(tmp_path / "none", bad, [["redis"], ["nginx"]], tiny.task(("redis", "nginx")))
-    docs = str(caught.value).rsplit("every rule: ")[1].split(", ")
-    assert len(docs) == 2 and all(Path(page).is_file() for page in docs)
+    page, _, beside = str(caught.value).rsplit("every rule: ")[1].partition(" (")
+    assert Path(page).is_file() and beside == "one page a shard, 2 in all)"
 
 
 def test_a_request_reads_apart_what_is_cut_by_workload_and_nothing_else(tmp_path: Path, table: pd.DataFrame) -> None:
@@ -127,3 +128,12 @@ def test_a_request_reads_apart_what_is_cut_by_workload_and_nothing_else(tmp_path
     assert readers(str(whole)) == readers(str(by_time)) == 1
     unnamed = table.assign(workload=table["workload"].where(table.index > 0))
     assert readers(data_set(tmp_path / "unnamed", unnamed)) == 1, "rows that may be any one's"
+    assert readers(data_set(tmp_path / "one", table[table["workload"] == "mysql"])) == 1, "the others have no files"
+
+
+def test_a_workload_without_files_is_read_with_one_that_has_some() -> None:
+    """So that no shard reads a file that is another's, which may be damaged."""
+    assert make_readers([["idle"], ["redis", "lost"], ["nginx"]], {"redis", "nginx", "mysql"}) == (
+        ("redis", "lost", "idle"), ("nginx",))
+    for apart in ({"redis"}, set[str]()):
+        assert make_readers([["idle"], ["lost"]], apart) == (("idle", "lost"),)

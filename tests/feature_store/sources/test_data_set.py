@@ -1,20 +1,22 @@
 """Folders of Parquet files as telemetry: what is read of them, in which order, and by which name their data go."""
 
-from contextlib import nullcontext
+import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
+from feature_store.mapping import ColumnSource, Label, TelemetryMapping
 from feature_store.sources.data_set import (
     files_of,
-    is_cut_by_workload,
     is_data_set,
     partitions_of,
     parts_of,
     version_of,
+    workloads_apart,
 )
 from feature_store.sources.files import read_telemetry
 from tests.e2e import tiny
@@ -54,35 +56,46 @@ def test_parts_of_a_path_are_columns_and_a_file_must_not_say_otherwise(tmp_path:
     assert partitions_of(Path("zone=__HIVE_DEFAULT_PARTITION__/part.parquet")) == {"zone": None}
 
 
-@pytest.mark.parametrize(("column", "fits"), [
-    (["redis"] * 3, True), (pd.Categorical(["redis"] * 3), True), (["redis", "mysql", "redis"], False),
-    (pd.Categorical(["mysql"] * 3), False), (["redis", None, "redis"], False), ([7, 7, 7], True)])
-def test_a_column_of_a_file_says_what_its_path_says_or_is_refused(tmp_path: Path, column: Any, fits: bool) -> None:
-    path = tmp_path / "workload=redis" / "own.parquet"
+@pytest.mark.parametrize(("folder", "column", "fits"), [
+    ("redis", ["redis"] * 3, True), ("redis", pd.Categorical(["redis"] * 3), True), ("7", [7, 7, 7], True),
+    ("redis", ["redis", "mysql", "redis"], False), ("redis", pd.Categorical(["mysql"] * 3), False),
+    ("redis", ["redis", None, "redis"], False), ("redis", [7, 7, 7], False), ("07", [7, 7, 7], False),
+    ("7", [7.0, 7.0, 7.0], False), ("9007199254740993", [9007199254740992] * 3, False)])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_file_names_its_workload_as_its_path_does_or_is_refused(tmp_path: Path, folder: str, column: Any, fits: bool,
+                                                                   mapped: bool) -> None:
+    """A row's name is the text of its column, whatever it is stored as."""
+    name = "app" if mapped else "workload"
+    path = tmp_path / f"{name}={folder}" / "own.parquet"
     path.parent.mkdir()
-    tiny.telemetry(("redis",), rows=3).assign(workload=column).to_parquet(path, index=False)
+    table = tiny.telemetry(("redis",), rows=3).drop(columns="workload").assign(**{name: column})
+    table.to_parquet(path, index=False)
+    mapping = TelemetryMapping(Label(column="app"), {"latency_ms": ColumnSource("latency_ms")}) if mapped else None
     if fits:
-        assert len(read_telemetry(path)) == 3
+        assert set(read_telemetry(path, mapping)["workload"]) == {folder}
         return
-    with pytest.raises(InputError, match=r"'workload' must hold what the folder workload=redis says, got .*own\.parq"):
-        read_telemetry(path)
+    with pytest.raises(InputError, match=rf"'{name}' must hold what the folder {name}={folder} says, got .*own\.parq"):
+        read_telemetry(path, mapping)
 
 
-@pytest.mark.parametrize(("zone", "fits"), [(7, True), (8, False)])
-def test_numbers_of_a_path_are_read_as_numbers(tmp_path: Path, zone: int, fits: bool) -> None:
-    path = tmp_path / "zone=07" / "own.parquet"
-    path.parent.mkdir()
-    tiny.telemetry(("redis",), rows=3).assign(zone=zone).to_parquet(path, index=False)
-    with nullcontext() if fits else pytest.raises(InputError, match="the folder zone=07 says, got"):
-        read_telemetry(path)
+def test_other_columns_stand_as_the_file_has_them(tmp_path: Path) -> None:
+    """Dates, times and numbers are written in many ways."""
+    path = tmp_path / "date=20260105" / "run=0.1" / "own.parquet"
+    path.parent.mkdir(parents=True)
+    table = tiny.telemetry(("redis",), rows=3)
+    table.assign(date=datetime.date(2026, 1, 5), run=np.float32(0.1)).to_parquet(path, index=False)
+    assert len(read_telemetry(path)) == 3
 
 
 def test_only_a_data_set_whose_every_path_names_the_workload_is_cut_by_it(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
-    assert is_cut_by_workload(str(folder), "workload")
-    assert not is_cut_by_workload(str(folder), "app") and not is_cut_by_workload(str(folder), None)
-    tiny.telemetry(("redis",), rows=5).to_parquet(folder / "more.parquet", index=False)
-    assert not is_cut_by_workload(str(folder), "workload")
+    assert workloads_apart(str(folder), "workload") == {"nginx", "redis"}
+    assert not workloads_apart(str(folder), "app") and not workloads_apart(str(folder), None)
+    for place in (folder, folder / "workload="):
+        place.mkdir(exist_ok=True)
+        tiny.telemetry(("redis",), rows=5).drop(columns="workload").to_parquet(place / "more.parquet", index=False)
+        assert not workloads_apart(str(folder), "workload"), place
+        (place / "more.parquet").unlink()
 
 
 def test_records_are_counted_through_files_of_other_workloads_too(tmp_path: Path) -> None:
