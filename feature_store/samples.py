@@ -91,7 +91,7 @@ def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
         names: dict[str, str | None] = {}
         part = None
         for number, part in enumerate(parts):
-            for key, rows in part.groupby("workload", sort=False, dropna=False):
+            for key, rows in _named(part).groupby("workload", sort=False, dropna=False):
                 workload = None if pd.isna(key) else str(key)
                 names[_file_of(workload)] = workload
                 place = Path(made) / _file_of(workload)
@@ -109,6 +109,12 @@ def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
               **({"bad_rows": asdict(bad_rows)} if bad_rows else {})}
     (folder / SOURCE).write_text(json.dumps(source, indent=1))
     return source
+
+
+def _named(part: pd.DataFrame) -> pd.DataFrame:
+    """The same, in which a workload's name that is blank counts as none, so that the data gate tells of its rows."""
+    blank = [name for name in part["workload"].unique() if isinstance(name, str) and not name.strip()]
+    return part.assign(workload=part["workload"].mask(part["workload"].isin(blank))) if blank else part
 
 
 def joined_source(sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

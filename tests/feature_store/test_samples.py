@@ -45,14 +45,16 @@ def test_a_column_of_two_types_is_one_clear_line(tmp_path: Path) -> None:
         write_samples([table[:2].assign(pod="a"), table[2:].assign(pod=7)], "folder", tmp_path, in_time=True)
 
 
-def test_rows_without_a_workload_are_judged_with_each(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [None, "", " "])
+def test_rows_without_a_workload_are_judged_with_each(tmp_path: Path, name: str | None) -> None:
     table = tiny.telemetry(rows=3)
-    table.loc[1, "workload"] = None
+    table.loc[1, "workload"] = name
     write_samples([table], "mine.parquet", tmp_path)
     read = Samples(tmp_path)
     others = {name: [1, *table.index[table["workload"] == name]] for name in read}
     assert {name: sorted(read.to_judge(name).index) for name in read} == {k: sorted(v) for k, v in others.items()}
     assert list(read.to_judge("mysql").index) == [1] and 1 not in read["redis"].index
+    assert read.to_judge("mysql")["workload"].isna().all(), "the data gate tells of a missing value"
 
 
 def test_a_workload_without_rows_has_the_columns_of_the_others(tmp_path: Path) -> None:
