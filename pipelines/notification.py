@@ -19,11 +19,9 @@ import functools
 import hashlib
 import json
 import os
-import signal
 import subprocess
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +31,7 @@ import typer
 
 from feature_store.errors import AssayError, RefusedError
 from feature_store.file_lock import file_lock
+from feature_store.process_end import sigterm_as_exit
 from feature_store.whole_files import read_regular, write_file
 from models.configuration import Configuration, Event, NotificationRule
 from pipelines.console import configuration_from, print_note
@@ -99,7 +98,7 @@ def notified(failure: Event | None = None) -> Callable[[Function], Function]:
             actor, notices = f"assay {command.__name__.replace('_', '-')}", list[Notice]()
             tell(configuration, actor, only_begin=True)
             try:
-                with _sigterm_as_exit() if failure else nullcontext():
+                with sigterm_as_exit() if failure else nullcontext():
                     return command(*args, **kwargs)
             except (typer.Exit, BusyError):
                 raise  # the command said all, or began nothing
@@ -272,21 +271,3 @@ def _with_rule(path: Path | None) -> Configuration | None:
     except AssayError:
         return None
     return None if configuration.notify is None else configuration
-
-
-@contextmanager
-def _sigterm_as_exit() -> Iterator[None]:
-    """SIGTERM ends the block as SystemExit(143), so that what is to be said at the end is said."""
-
-    def leave(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise SystemExit(143)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python handles signals in the main thread alone
-        return
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -9,6 +9,7 @@ import pandas as pd
 from feature_store.cleaning import INTERVAL_COLUMNS, clean_combination
 from feature_store.errors import SourceError
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGET
+from feature_store.whole_files import whole_file, write_file
 from recording.data_card import card_text, make_card
 from recording.plan import Combination
 from recording.raw_folder import Outcome, RawFolder
@@ -85,11 +86,12 @@ def write_dataset(
     samples = pd.concat(frames, ignore_index=True)
     destination.mkdir(parents=True, exist_ok=True)
     parquet = destination / "samples.parquet"
-    samples.to_parquet(parquet, compression="zstd", index=False)
+    with whole_file(parquet) as new:
+        samples.to_parquet(new, compression="zstd", index=False)
     card = make_card(settings, samples, outcomes, tools, command)
     files = (parquet, destination / "card.json", destination / "README.md")
-    files[1].write_text(json.dumps(card, indent=2) + "\n")
-    files[2].write_text(card_text(card))
+    write_file(files[1], json.dumps(card, indent=2) + "\n")
+    write_file(files[2], card_text(card))
     return CampaignSummary(
         samples=len(samples),
         combinations=samples["combination"].nunique(),

@@ -4,15 +4,12 @@ Flow: a campaign plans its units and says which are on disk; the missing ones ar
 folder, one after the other, so that a campaign that was stopped, or killed, goes on where it was.
 """
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Generic, TypeVar
 
+from feature_store.process_end import sigterm_as_exit
 from recording.processes import Guard
 
 Unit = TypeVar("Unit")
@@ -66,25 +63,8 @@ class Campaign(Generic[Unit]):
         left = [unit for unit in self.plan if not self.has(unit)]
         if not left:
             return
-        with _sigterm_as_exit(), Guard(scratch) as guard:
+        with sigterm_as_exit(), Guard(scratch) as guard:
             try:
                 record(guard, left)
             finally:
                 self.tell("cleanup", ending)
-
-
-@contextmanager
-def _sigterm_as_exit() -> Iterator[None]:
-    """Turns SIGTERM into SystemExit, so that everything is cleaned up as after Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    previous = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -4,7 +4,6 @@ Usage by pipeline/speed.py alone: python -m benchmarks.harness.isolation REQUEST
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from typing import Any
 
 from benchmarks.harness.machine import without_paths
 from benchmarks.pipeline.sizes import Sizes
+from feature_store.process_end import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 # A measurement that takes this long is stuck: the longest takes a quarter of it on two idle cores.
@@ -71,11 +71,6 @@ def run_isolated(name: str, sizes: Sizes, work: Path, telemetry: Path, limit_s: 
     if not result.is_file():
         return {"status": "failed", "error": f"its process ended with code {child.returncode}"}
     return dict(json.loads(result.read_text()))
-
-
-def end_with_parent() -> None:
-    """Linux: SIGTERM when the parent ends, however it ends (PR_SET_PDEATHSIG = 1)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def stop_as_by_keyboard() -> None:

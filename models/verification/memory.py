@@ -6,7 +6,6 @@ every native library lives through a lack of memory, so what is limited is a pro
 one that asked is there to say so.
 """
 
-import ctypes
 import multiprocessing
 import os
 import resource
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import AssayError, InputError
+from feature_store.process_end import end_with_parent
 
 MIB = 2**20
 # What PyTorch, onnxruntime (std::bad_alloc) and NumPy say where they cannot allocate.
@@ -73,7 +73,7 @@ def _work(connection: Connection, mib: int, taken: int, work: Callable[..., Any]
           arguments: tuple[Any, ...]) -> None:
     """In the other process: sends ("report", arguments), then ("done", result) or ("raised", error)."""
     os.setpgrp()  # Ctrl-C reaches it once, from the process that asked
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: ends with that process, however that ends
+    end_with_parent(signal.SIGKILL)
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool that lacks memory for another thread ends the process
     mapped, written = _kept("RssFile"), _kept("VmData")
     limit = mib * MIB - taken - mapped

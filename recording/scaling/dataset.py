@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from feature_store.errors import SourceError
-from feature_store.whole_files import write_file
+from feature_store.whole_files import whole_file, write_file
 from recording.scaling.columns import EVENTS, POINTS, WINDOWS
 from recording.scaling.data_card import scaling_card, scaling_card_text
 from recording.scaling.measures import measure, settled_after
@@ -90,7 +90,8 @@ def write_scaling_dataset(
     files = []
     for name, table in vars(tables).items():
         files.append(destination / f"{name}.parquet")
-        table.to_parquet(files[-1], compression="zstd", index=False)
+        with whole_file(files[-1]) as new:
+            table.to_parquet(new, compression="zstd", index=False)
     missing = sum(not raw.has(trial.identifier) for trial in trials)
     demands = {server: demand for server in settings.servers if (demand := raw.demand_s(server)) is not None}
     card = scaling_card(settings, vars(tables), demands, missing, tools, command)

@@ -1,3 +1,6 @@
 """The benchmarks of congestion control by name (`python -m benchmarks NAME`)."""
 
-BENCHMARKS = {"congestion-rules": "systems.congestion.benchmarks.against_rules"}
+BENCHMARKS = {
+    "congestion-rules": "systems.congestion.benchmarks.against_rules",
+    "congestion-real-link": "systems.congestion.benchmarks.beside_kernel",
+}

@@ -6,12 +6,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.shown import Headline, Plot, Source
-from systems.congestion.benchmarks import against_rules
+from systems.congestion.benchmarks import against_rules, real_link_tables
 
-PLOTS: tuple[Plot, ...] = ()
+PLOTS = (Plot("congestion_real_link", real_link_tables.draw, "docs/images/congestion_real_link.svg"),)
 TABLES: dict[str, Source] = {
     "congestion-rules": Source("congestion_rules", against_rules.rewards_table),
     "congestion-rules-conditions": Source("congestion_rules", against_rules.conditions_line),
+    "congestion-real-link": Source("congestion_real_link", real_link_tables.controllers_table),
+    "congestion-real-link-fairness": Source("congestion_real_link", real_link_tables.fairness_table),
+    "congestion-real-link-shares": Source("congestion_real_link", real_link_tables.shares_table),
+    "congestion-real-link-links": Source("congestion_real_link", real_link_tables.links_table),
+    "congestion-real-link-conditions": Source("congestion_real_link", real_link_tables.conditions_line),
 }
 
 
