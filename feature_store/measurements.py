@@ -86,7 +86,7 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
         raise InputError(f"file must have rows, got none ({where})")
     raw = _plain(raw[list(mapping.source_columns())], where)
     workload = _text(raw, mapping.workload, where)
-    bad = _failed(raw, mapping.failed, where)
+    bad = _failed(raw, mapping.failed)
     failed = {str(name): int(count) for name, count in bad.groupby(workload).sum().items() if count}
     kept, names = raw[~bad], workload[~bad]
     only_failed = tuple(sorted(set(workload) - set(names)))
@@ -140,7 +140,7 @@ def _plain(raw: pd.DataFrame, where: str) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(categorical, object))
 
 
-def _failed(raw: pd.DataFrame, rules: tuple[FailureRule, ...], where: str) -> pd.Series:
+def _failed(raw: pd.DataFrame, rules: tuple[FailureRule, ...]) -> pd.Series:
     bad = pd.Series(False, index=raw.index)
     for rule in rules:
         values = raw[rule.column]

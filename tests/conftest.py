@@ -15,8 +15,13 @@ import os
 import signal
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from models.configuration import Configuration
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch and numpy are imported, which no plugin of pytest does
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,6 +49,17 @@ LONGEST = ("tests/e2e/test_tutorial.py", "tests/e2e/test_kill.py", "tests/enviro
            "tests/e2e/test_bad_input.py", "tests/e2e/test_cleaning.py",
            "tests/serving/predictions/test_node_queries.py",
            "tests/models/control/training/offline/test_offline_methods.py")
+
+
+@pytest.fixture
+def empty_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Configuration":
+    """The project's configuration with a state folder that is not there yet; the commands that a test calls use it."""
+    from models.configuration import load_configuration  # imports numpy, which must not come before the setting above
+
+    home, settings = str(tmp_path / "home"), Path(__file__).parents[1] / "mlflow.yaml"
+    monkeypatch.setenv("ASSAY_HOME", home)
+    monkeypatch.setenv("ASSAY_CONFIG", str(settings))
+    return load_configuration(settings, {"ASSAY_HOME": home})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -50,14 +50,11 @@ def call(*arguments: str) -> Result:
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configuration:
+def state(empty_state: Configuration) -> Configuration:
     """A state folder with keys, an empty ledger, and nothing else."""
-    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ASSAY_CONFIG", str(ROOT / "mlflow.yaml"))
-    configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(tmp_path / "home")})
-    configuration.public_key_path.parent.mkdir(parents=True)
-    create_key_pair(configuration.private_key_path, configuration.public_key_path)
-    return configuration
+    empty_state.public_key_path.parent.mkdir(parents=True)
+    create_key_pair(empty_state.private_key_path, empty_state.public_key_path)
+    return empty_state
 
 
 def write(path: Path, days: float = 400.0, text: str = "x") -> Path:

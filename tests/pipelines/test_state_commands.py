@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from models.configuration import Configuration, load_configuration
+from models.configuration import Configuration
 from pipelines.command_line import app
 from serving.ledger_heads import head_file
 from serving.registry import Registry
@@ -15,7 +15,6 @@ from tests.serving.conftest import accept, write_bundle
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 
-ROOT = Path(__file__).parents[2]
 ROW = json.dumps({"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0})
 
 
@@ -24,16 +23,13 @@ def call(*arguments: str) -> Result:
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configuration:
+def state(empty_state: Configuration, tmp_path: Path) -> Configuration:
     """A champion and a challenger."""
-    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ASSAY_CONFIG", str(ROOT / "mlflow.yaml"))
-    configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(tmp_path / "home")})
-    registry = Registry(configuration, checker=accept)
+    registry = Registry(empty_state, checker=accept)
     registry.register(write_bundle(tmp_path / "first"))
     champion = {"version": 1, "metrics": {"test_mse": 1.0}}
     registry.register(write_bundle(tmp_path / "second", slope=9.0, champion=champion), champion=champion)
-    return configuration
+    return empty_state
 
 
 @pytest.mark.slow

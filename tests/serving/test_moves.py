@@ -71,6 +71,16 @@ def test_attempts_are_the_versions_that_passed_since_the_champion_became_champio
         assert (fold(*moves, other).champion, fold(*moves, other).attempts) == (1, 0)
 
 
+def test_stages_follow_each_other_as_in_algorithm_5_1_and_make_no_champion() -> None:
+    moves = [move("register", 1), move("stage_online", 1), move("stage_serving", 1)]
+    assert (fold(*moves).stages, fold(*moves).champion) == ({1: "serving"}, None)
+    assert fold(*moves, move("stage_initialized", 1)).stages == {1: "initialized"}
+    with pytest.raises(RefusedError, match=r"stage must follow initialized \(Algorithm 5.1\), got serving"):
+        fold(moves[0], moves[2])
+    with pytest.raises(RefusedError, match="version must be registered with its gates passed"):
+        fold(*moves, move("stage_online", 2))
+
+
 def test_a_rule_that_is_broken_names_the_place() -> None:
     with pytest.raises(RefusedError, match=r"version must be new, got 1 \(here\)"):
         after(fold(move("register", 1)), move("register", 1), "here")

@@ -24,7 +24,7 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.contract.environment import Environment, agents_of
 from models.control.simulation.rollout import Acting, taken_steps
-from models.control.training.trajectory_log import Actor, ReadLog, Step, mark_of
+from models.control.training.trajectory_log import ReadLog, Step
 
 OUTCOMES = ("reward", "cost", "violation", "violated")
 
@@ -205,21 +205,6 @@ def transitions_of_log(read: ReadLog) -> Transitions:
         raise InputError(f"trajectory log must have a measured step with a successor, got none of {len(read.steps)} "
                          f"steps in {len(groups)} episodes")
     return joined(found)
-
-
-def to_steps(trajectories: Trajectories, actor: Actor) -> list[Step]:
-    """As a controller would have logged them: all applications at a step, then the next step."""
-    found = []
-    numbers = {name: getattr(trajectories, name).tolist() for name in ("observation", "targets", *OUTCOMES)}
-    taken = trajectories.taken.tolist()
-    for step in range(trajectories.taken.shape[1]):
-        for row, (name, episode) in enumerate(zip(trajectories.application, trajectories.episode, strict=True)):
-            if taken[row][step]:
-                at = {key: values[row][step] for key, values in numbers.items()}
-                reward, mark = mark_of(at["reward"])
-                found.append(Step(name, episode, step, actor, tuple(at["observation"]), tuple(at["targets"]), reward,
-                                  at["cost"], at["violation"], at["violated"], mark))
-    return found
 
 
 Kind = TypeVar("Kind", Trajectories, Transitions)

@@ -186,8 +186,3 @@ def _code(name: str, value: float) -> float:
 
 def _value(name: str, code: float) -> float:
     return code if name in _LINEAR else float(np.exp(code))
-
-
-def log_errors(parameters: LawParameters, points: Points) -> Array:
-    """|ln(predicted / measured)| of the 99th percentile, a point."""
-    return np.asarray(np.abs(np.log(predict_p99_ms(parameters, points) / points.p99_ms)))

@@ -21,7 +21,6 @@ from systems.microservices.traces.otlp import TABLE
 from systems.microservices.traces.spans import link, read_table
 from systems.microservices.traces.windows import ordinary_times, suspects
 
-MINUTE_US = 60 * US_PER_S
 GUARD_US = US_PER_S  # between what is ordinary and an injection
 LEAST_REQUESTS = 20  # of an incident
 APPLICATIONS = {"2022": "online-boutique", "2023": "train-ticket"}

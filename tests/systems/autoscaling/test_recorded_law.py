@@ -9,7 +9,6 @@ from systems.autoscaling.twin.recorded_law import (
     LawParameters,
     Points,
     fit,
-    log_errors,
     predict_p99_ms,
     told_by,
 )
@@ -33,6 +32,11 @@ def made_points(truth: LawParameters, noise: float = 0.0) -> Points:
                     begin_s=2.0, seconds=6.0, timeout_s=2.0)
     scatter = np.exp(noise * random.standard_normal(len(load)))
     return dataclasses.replace(points, p99_ms=predict_p99_ms(truth, points) * scatter)
+
+
+def log_errors(parameters: LawParameters, points: Points) -> np.ndarray:
+    """|ln(predicted / measured)| of the 99th percentile, a point."""
+    return np.abs(np.log(predict_p99_ms(parameters, points) / points.p99_ms))
 
 
 @pytest.mark.parametrize("truth", TRUTHS)

@@ -14,11 +14,11 @@ from models.control.training.trajectories import (
     collect,
     from_log,
     joined,
-    to_steps,
     transitions,
 )
 from models.control.training.trajectory_log import Header, TrajectoryLog, read_log
 from systems.autoscaling.simulator.simulator import Autoscaling
+from tests.models.control.training.logged_steps import to_steps
 
 ENVIRONMENT = Autoscaling(steps=12)
 

@@ -16,7 +16,7 @@ from models.control.contract.environment import Outcome
 from models.control.contract.systems import environment_of
 from models.control.simulation.rollout import acting_of
 from models.control.training.methods import METHODS, OFFLINE
-from models.control.training.trajectories import collect, to_steps, transitions
+from models.control.training.trajectories import collect, transitions
 from models.control.training.trajectory_log import Header, Step, TrajectoryLog
 from models.tasks.control.checking import check_task
 from models.tasks.control.experience import of_fallback, of_log, parts_of_log
@@ -29,6 +29,7 @@ from models.tasks.control.training import THROUGH_ENVIRONMENT, never_acts, train
 from models.tasks.task import parse_task
 from models.training.methods import POLICY_METHODS
 from tests.environments.backlog import ENVIRONMENT, Backlog
+from tests.models.control.training.logged_steps import to_steps
 
 FILE = Path(__file__).parents[3] / "environments" / "backlog.yaml"
 ROUNDS = 8
