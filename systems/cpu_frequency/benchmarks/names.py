@@ -1,3 +1,6 @@
 """The benchmarks of CPU frequency by name (`python -m benchmarks NAME`)."""
 
-BENCHMARKS = {"cpu-frequency-policies": "systems.cpu_frequency.benchmarks.policies"}
+BENCHMARKS = {
+    "cpu-frequency-policies": "systems.cpu_frequency.benchmarks.policies",
+    "cpu-frequency-adaptation": "systems.cpu_frequency.benchmarks.adaptation",
+}

@@ -7,9 +7,17 @@ import numpy as np
 
 from benchmarks.control.generic_policies import policies_table
 from benchmarks.harness.shown import Headline, Plot, Source
+from systems.cpu_frequency.benchmarks import adaptation_tables
 
 PLOTS: tuple[Plot, ...] = ()
-TABLES: dict[str, Source] = {"cpu-frequency-policies": Source("cpu_frequency_policies", policies_table)}
+_ADAPTATION = "cpu_frequency_adaptation"
+TABLES: dict[str, Source] = {
+    "cpu-frequency-policies": Source("cpu_frequency_policies", policies_table),
+    "cpu-frequency-lost": Source(_ADAPTATION, adaptation_tables.lost_table("Table A.4")),
+    "cpu-frequency-lost-power": Source(_ADAPTATION, adaptation_tables.lost_table("with power")),
+    "cpu-frequency-adapted-power": Source(_ADAPTATION, adaptation_tables.adapted_table("with power")),
+    "cpu-frequency-adaptation-conditions": Source(_ADAPTATION, adaptation_tables.conditions_line),
+}
 
 
 def headline(results: Mapping[str, Any]) -> tuple[str, str]:
