@@ -73,7 +73,7 @@ def monitor(
     page = output or configuration.home / "monitor" / f"{name}.html"
     write_whole(page, page_of(name, now.isoformat(timespec="seconds"), entries), "page")
     tell(configuration, "assay monitor", _notices(name, seen, str(page)), str(page))
-    code = max((one.exit_code for one in seen), default=0)
+    code = max((one.exit_code for one in seen), default=1)  # no data is never fine
     _show(entries, page, code, now, json_output)
     raise typer.Exit(code)
 
@@ -102,7 +102,7 @@ def _show(entries: list[dict[str, Any]], page: Path, code: int, now: datetime, j
         if one["done"]:
             print_line(f"  {one['done']}")
     if not entries:
-        print_line("no workload of this task is in the ledger yet")
+        print_line("no workload of this task is in the ledger yet: run the train pipeline")
     if code == 3:
         print_line("incident: a proved model broke its specification; `assay stop-acting` stops its controllers")
     print_line(f"page: {page}")

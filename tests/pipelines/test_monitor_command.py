@@ -94,7 +94,7 @@ def test_without_a_champion_there_is_no_data(home: Path, tmp_path: Path) -> None
     done = command(home, "--workload", "redis")
     assert done.exit_code == 0 and "redis: no data: there is no champion: run the train pipeline" in done.stdout
     done = command(tmp_path / "empty")
-    assert done.exit_code == 0 and "no workload of this task is in the ledger yet" in done.stdout
+    assert done.exit_code == 1 and "no workload of this task is in the ledger yet: run the train" in done.stdout
 
 
 @pytest.mark.parametrize("steps", [None, 0, 19], ids=["no log", "an empty log", "too few steps"])

@@ -83,9 +83,9 @@ class TestLocalSchedule:
         call("schedule", "create", "monitor", "--cron", "*/5 * * * *", "--local", "--task", "tiny.yaml", "--telemetry",
              "samples.parquet")
         line = (read_crontab() or b"").decode().splitlines()[-1].removeprefix("*/5 * * * * ").replace("\\%", "%")
-        subprocess.run(["/bin/sh", "-c", line], env={}, cwd="/", check=True)
+        assert subprocess.run(["/bin/sh", "-c", line], env={}, cwd="/", check=False).returncode == 1
         log = (project / "home/logs/schedule-monitor-tiny.log").read_text()
-        assert log.startswith("no workload of this task is in the ledger yet\npage: ")
+        assert log.startswith("no workload of this task is in the ledger yet: run the train pipeline\npage: ")
         assert (project / "home/monitor/tiny.html").is_file()
 
     def test_it_is_listed_replaced_and_deleted(self) -> None:
