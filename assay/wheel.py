@@ -10,8 +10,8 @@ from pathlib import Path
 from setuptools.command.build_py import build_py
 
 # What commands read that lies in no package: the mlflow.yaml that `assay init` writes, the telemetry that a run takes
-# where none is named, the bundle of `assay demo`.
-DATA = ("mlflow.yaml", "data/base", "data/autoscaling", "data/demo")
+# where none is named, the bundles of `assay demo` and `--generic`.
+DATA = ("mlflow.yaml", "data/base", "data/autoscaling", "data/demo", "data/generic")
 
 
 class BuildBelowOneName(build_py):

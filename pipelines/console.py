@@ -45,6 +45,7 @@ def plain(text: str, style: str = "") -> Text:
 
 _LINE_BREAKS = "\n"  # what ends a line
 SHIPPED_CONFIGURATION = Path(__file__).resolve().parents[1] / "mlflow.yaml"
+GENERIC = Path(__file__).resolve().parents[1] / "data" / "generic"  # policies for services of all kinds
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 

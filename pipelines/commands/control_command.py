@@ -7,6 +7,7 @@ import typer
 
 from pipelines.commands.known_names import require_in_ledger
 from pipelines.console import (
+    GENERIC,
     ConfigOption,
     JsonOption,
     configuration_from,
@@ -36,6 +37,8 @@ def control(
         ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="End after so many; default: never.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,
+    generic: Annotated[bool, typer.Option("--generic", help="The policy that ships with Assay for services of all "
+                                                            "kinds, with --shadow alone.")] = False,
     public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
     folder: Annotated[Path | None, typer.Option(
         help="Log and memory of this controller; default: controllers/<task>/<workload> in the state folder, "
@@ -53,15 +56,17 @@ def control(
     Example: assay control --workload nginx --controller controller.yaml --actuator dry-run
 
     Example: assay control --shadow --workload shop --controller controller.yaml --actuator watch
+
+    Before anything is trained: assay control --generic --shadow -w shop --controller controller.yaml --actuator watch
     """
     hold_signal()
     from serving.control.start import ControlRequest, keyed
     from serving.control.start import control as run_controller
 
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
-                             metrics_port, metrics_address, shadow)
+                             metrics_port, metrics_address, shadow, GENERIC if generic else None)
     configuration = keyed(request, configuration_from(config))
-    if bundle is None:
+    if request.needs_ledger:
         require_in_ledger(configuration, task, workload)
     run_controller(request, configuration, _json if json_output else _told, print_note if json_output else print_line,
                    working("loading the champion", json_output))

@@ -7,7 +7,16 @@ import orjson
 import typer
 
 from feature_store.errors import InputError
-from pipelines.console import ConfigOption, JsonOption, configuration_from, print_json, print_line, reported, working
+from pipelines.console import (
+    GENERIC,
+    ConfigOption,
+    JsonOption,
+    configuration_from,
+    print_json,
+    print_line,
+    reported,
+    working,
+)
 
 
 @reported
@@ -17,6 +26,7 @@ def shadow_report(
     folder: Annotated[Path | None, typer.Option(
         help="Of the shadow; default: shadow/<task>/<workload> in the state folder.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,
+    generic: Annotated[bool, typer.Option("--generic", help="It was the policy that ships with Assay.")] = False,
     public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
     output: Annotated[Path | None, typer.Option(help="The page; default: report.html in the shadow's folder.")] = None,
     config: ConfigOption = None, json_output: JsonOption = False,
@@ -33,14 +43,16 @@ def shadow_report(
     from models.tasks.task import load_task
     from serving.bundle import check_bundle
     from serving.control.champion import champion_of_ledger
-    from serving.control.start import ControlRequest, keyed, place_of
+    from serving.control.generic import generic_bundle
+    from serving.control.start import ControlRequest, keyed, place_of, require_generic_alone
 
     read = load_task(task)
     kind = kind_of(read.kind, task)
     if not isinstance(kind, ShadowedKind):
         raise InputError(f"task must be one whose policies act, got one of the kind {read.kind} (--task)")
     request = ControlRequest(workload, Path(), read.name, bundle=bundle, public_key=public_key, folder=folder,
-                             shadow=True)
+                             shadow=True, generic=GENERIC if generic else None)
+    require_generic_alone(request)
     state = keyed(request, configuration_from(config))
     place = place_of(request, state.home)
     if not (place / "steps").is_dir():
@@ -49,8 +61,9 @@ def shadow_report(
     page = output or place / "report.html"
     require_writable(page, "page", ())
     with working("replaying the load", json_output):
-        checked = (champion_of_ledger(state, read.name, workload) if bundle is None
-                   else check_bundle(bundle, state.public_key_path))
+        checked = (generic_bundle(GENERIC, read.name, workload) if generic
+                   else check_bundle(bundle, state.public_key_path) if bundle is not None
+                   else champion_of_ledger(state, read.name, workload))
         contract = checked.contract
         if (contract.task, contract.workload) != (read.name, workload):
             raise InputError(f"bundle must be for {read.name}, {workload}, got one for {contract.task}, "

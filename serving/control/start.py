@@ -25,6 +25,7 @@ from serving.control.champion import Champion, champion_of_ledger
 from serving.control.checks import Distribution
 from serving.control.control_step import ControlStep
 from serving.control.controller_file import ControllerFile, read_controller_file
+from serving.control.generic import generic_bundle, generic_task, require_own_settings
 from serving.control.in_shadow import require_own_log, require_watchable, unknown_present, watched_target
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
 from serving.control.last_good import LastGood
@@ -55,6 +56,7 @@ class ControlRequest:
         folder: None: controllers/<task>/<workload> in the state folder; shadow/<task>/<workload> in shadow.
         metrics_port: None: /metrics is not served.
         shadow: decides beside whoever sets the target, and sets nothing.
+        generic: folder of the policies that ship with Assay, one of which decides, in shadow alone.
     """
 
     workload: str
@@ -70,6 +72,19 @@ class ControlRequest:
     metrics_port: int | None = None
     metrics_address: str = "127.0.0.1"
     shadow: bool = False
+    generic: Path | None = None
+
+    @property
+    def needs_ledger(self) -> bool:
+        """Whether the ledger says whose bundle it is."""
+        return self.bundle is None and self.generic is None
+
+
+def require_generic_alone(request: ControlRequest) -> None:
+    """Raises InputError: a generic policy could act, or another bundle or key is named beside it."""
+    if request.generic is not None and (not request.shadow or request.bundle or request.public_key):
+        raise InputError("generic policy must be tried in shadow (--shadow), without --bundle and --public-key: no "
+                         "gate has held it against this service")
 
 
 def with_task(request: ControlRequest, state: Configuration | StateFolder) -> ControlRequest:
@@ -78,6 +93,8 @@ def with_task(request: ControlRequest, state: Configuration | StateFolder) -> Co
         return request
     if request.bundle is not None:
         return replace(request, task=task_of_bundle(request.bundle))
+    if request.generic is not None:
+        return replace(request, task=generic_task(request.generic))
     return replace(request, task=task_of_workload(keyed(request, state), request.workload, request.folder))
 
 
@@ -118,7 +135,7 @@ def own_folder(request: ControlRequest, home: Path) -> Iterator[Path]:
     place = place_of(request, home)
     lock = file_lock(place / "lock")
     try:
-        if request.folder is None and request.bundle is None and not home.is_dir():
+        if request.folder is None and request.needs_ledger and not home.is_dir():
             raise AssayError(f"ledger must be there to say who is champion, got no state folder ({home}); while it is "
                              "away, --folder names a controller's folder elsewhere")
         place.mkdir(parents=True, exist_ok=True)
@@ -152,9 +169,11 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
     def opened() -> CheckedBundle:
         if request.bundle is not None:
             return check_bundle(request.bundle, state.public_key_path)
+        if request.generic is not None:
+            return generic_bundle(request.generic, task, request.workload)
         return champion_of_ledger(state, task, request.workload, ledger)
 
-    if request.bundle is not None:
+    if not request.needs_ledger:
         champion = Champion(opened)
     else:
         looked_at = Within(opened, WITHIN_S, f"ledger {state.ledger_path}")
@@ -189,6 +208,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         raise InputError(f"every must be {LEAST_S:g} to {MOST_S:g} seconds, got {request.every!r}")
     if request.shadow:
         require_watchable(request.actuator, request.give_back)
+    require_generic_alone(request)
     written, stopped = read_controller_file(request.controller, request.actuator), stops_on_signals()
     gives_back = actuator_kind(request.actuator).gives_back if request.give_back is None else request.give_back
     gives_back = gives_back and not request.shadow
@@ -199,6 +219,8 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             require_own_log(place, request.shadow)
             with loading or nullcontext():
                 champion = champion_for(request, state)
+            if request.generic is not None:
+                require_own_settings(champion.contract, written.settings)
             contract = with_settings(champion.contract, written.settings)
             actuator = watched_target(request.actuator, contract, written) if request.shadow else make_actuator(
                 request.actuator, contract, written.actuators, written.hold)
@@ -206,7 +228,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
             # a bundle of a folder needs no ledger: then nobody waits for one
             metrics = Metrics(named_task(request), request.workload, champion.current,
-                              lambda: in_ledger.unseen_s if request.bundle is None else math.nan)
+                              lambda: in_ledger.unseen_s if request.needs_ledger else math.nan)
             if request.metrics_port is not None:
                 metrics.serve(request.metrics_port, request.metrics_address)
         except AssayError as error:

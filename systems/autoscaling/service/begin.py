@@ -65,7 +65,8 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
     return {"task.yaml": task_text(service, fitted, objective_ms, service.objective is None, limits,
                                    f"{_span(history)} of {api.address}"),
             "load.yaml": load_text(service, found.queries[LOAD]),
-            "controller.yaml": controller_text(service, found.queries, found.newest, scrape_s, history)}
+            "controller.yaml": controller_text(service, found.queries, found.newest, scrape_s, history,
+                                               objective_ms)}
 
 
 def _from_file(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:

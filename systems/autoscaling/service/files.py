@@ -96,7 +96,7 @@ def load_text(service: Service, rate: Query) -> str:
 
 
 def controller_text(service: Service, queries: Mapping[str, Query], newest: str, scrape_s: float,
-                    history: pd.DataFrame) -> str:
+                    history: pd.DataFrame, objective_ms: float) -> str:
     """The controller's file: each signal by its query, by what is set, or fixed with a comment why."""
     # a rate needs two samples; longer windows would mix the steps before
     window = f"{max(STEP_SECONDS, math.ceil(2.5 * scrape_s)):g}s"
@@ -122,6 +122,8 @@ def controller_text(service: Service, queries: Mapping[str, Query], newest: str,
     if fixed:
         parts.append("# nothing measures these: a policy is told these numbers, whatever training saw\n" + _yaml({
             "fixed": fixed, "out_of_distribution": {"ignore": list(fixed)}}))
+    parts.append("# for `--generic`, whose policy was trained for no service; a trained one has its own promise\n"
+                 f"# settings: {{slo_ms: {objective_ms:g}}}\n")
     held = ["target_replicas"] if "cgroup" in service.target else []
     shield: dict[str, Any] = {"hysteresis": 0.02, "cool_down_s": 60}
     parts.append(_yaml({"shield": {**({"hold": held} if held else {}), **shield}}))

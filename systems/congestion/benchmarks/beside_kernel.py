@@ -3,7 +3,7 @@
     python -m benchmarks congestion-real-link [--policy FILE] [--links 10] [--runs 3] [--seconds 20]
 
 Two network namespaces and a relay between them (real_link.py), which measures all alike, packet by packet
-(live_run.py). One flow of each controller; two of each but our rules; the policy beside CUBIC and beside BBR. The policy
+(live_run.py). One flow of each controller; two of each but our rules; the policy beside CUBIC and BBR. The policy
 is exported, decided (it must be PROVED), signed, and acts by `assay control`: shield, fallback and log are those of any
 controller. --policy is a file that `Policy.save` wrote; where there is none yet, one is trained as congestion.yaml asks
 for, and written there. As root; whatever else the machine does is in the figures. Resumable: what is there for the same

@@ -4,17 +4,12 @@
 """
 
 import argparse
-import json
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from benchmarks.harness.isolation import ROOT
+from benchmarks.harness.shipped_bundle import ship
 from feature_store.errors import AssayError, InputError
-from serving.bundle import check_bundle
-from serving.keys import create_key_pair
-from serving.signature import SIGNATURE_FILE, sign_folder
 from systems.autoscaling.benchmarks.real_servers.comparison import POLICIES
 from systems.autoscaling.benchmarks.real_servers.policies import trained
 
@@ -25,20 +20,10 @@ def write_demo_bundle(policies: Path, output: Path) -> str:
     """Digest of what was written. Raises InputError: there is no promoted policy; RefusedError: it does not check."""
     if not (policies / "proved.json").exists():
         raise InputError(f"policies must be trained first (python -m benchmarks closed-loop), got none in {policies}")
-    bundle, key = trained(policies, "proved", policies).entries[WORKLOAD]["bundle"], output / "assay.pub"
+    bundle = trained(policies, "proved", policies).entries[WORKLOAD]["bundle"]
     if not bundle:
         raise InputError(f"policy of {WORKLOAD} must be promoted, got one that was not ({policies})")
-    folder = output / "bundle"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(bundle, folder, ignore=shutil.ignore_patterns(SIGNATURE_FILE))
-    evidence = json.loads((folder / "evidence.json").read_text())
-    evidence["reproduce"]["command"] = "python -m benchmarks closed-loop --data-folder FOLDER"  # names no folder here
-    (folder / "evidence.json").write_text(json.dumps(evidence, separators=(",", ":")))
-    key.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as private:
-        create_key_pair(Path(private) / "key", key)
-        sign_folder(folder, Path(private) / "key")
-    return check_bundle(folder, key, deep=True).sha256
+    return ship(Path(bundle), output, "python -m benchmarks closed-loop --data-folder FOLDER")
 
 
 def main(arguments: list[str]) -> int:
