@@ -119,7 +119,8 @@ def test_the_main_job_runs_from_an_empty_folder(programs: Path, folder: Path) ->
     assert not (packages / ".assay").exists()
 
 
-def test_the_bundle_of_the_demo_is_there_and_checks(programs: Path, folder: Path) -> None:
-    (demo,) = programs.parent.glob("lib/python*/site-packages/assay/packages/data/demo")
-    said = checked(programs, folder, "assay", "check", str(demo / "bundle"), "--public-key", str(demo / "assay.pub"))
+@pytest.mark.parametrize("name", ["demo", "generic/autoscaling"])
+def test_bundles_that_ship_are_there_and_check(programs: Path, folder: Path, name: str) -> None:
+    (place,) = programs.parent.glob(f"lib/python*/site-packages/assay/packages/data/{name}")
+    said = checked(programs, folder, "assay", "check", str(place / "bundle"), "--public-key", str(place / "assay.pub"))
     assert "accepted: autoscaling" in said
