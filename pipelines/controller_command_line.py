@@ -181,7 +181,7 @@ def _serve(given: argparse.Namespace) -> int:
 def _control(given: argparse.Namespace) -> int:
     hold_signal()
     state = _state(given)
-    fields = (name for name in ControlRequest.__dataclass_fields__)
+    fields = ControlRequest.__dataclass_fields__.keys() - {"generic"}  # no policy ships with the light install
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
     if request.bundle is None:
         require_in_ledger(state, request.task, request.workload)
