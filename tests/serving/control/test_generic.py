@@ -63,7 +63,7 @@ def test_it_decides_in_shadow_without_any_ledger_and_its_page_is_written(tmp_pat
     (("--shadow", "--bundle", str(GENERIC / "autoscaling" / "bundle")), {"settings": {"slo_ms": 40}},
      "without --bundle and --public-key"),
     (("--shadow",), {}, "settings must say slo_ms of this service in the controller file"),
-    (("--shadow", "--task", "congestion"), {}, "must be of a task that one is shipped of, got 'congestion'"),
+    (("--shadow", "--task", "performance"), {}, "must be of a task that one is shipped of, got 'performance'"),
 ])
 def test_it_is_refused_where_it_could_act_or_knows_no_promise(tmp_path: Path, options: tuple[str, ...],
                                                               more: dict[str, object], message: str) -> None:
