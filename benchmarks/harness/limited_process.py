@@ -12,7 +12,7 @@ from typing import Literal
 
 import psutil
 
-from benchmarks.harness.isolation import end_with_parent
+from feature_store.process_end import end_with_parent
 
 # Looking at a process costs about a millisecond.
 SAMPLE_S = 0.1

@@ -29,17 +29,19 @@ def ship(bundle: Path, output: Path, command: str, gates: Path | None = None) ->
         InputError: the gates mean nothing.
         RefusedError: it does not check, for one of them is not passed.
     """
-    folder, key = output / "bundle", output / "assay.pub"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(bundle, folder, ignore=shutil.ignore_patterns(SIGNATURE_FILE))
-    evidence = json.loads((folder / "evidence.json").read_text())
-    evidence["reproduce"]["command"] = command
-    (folder / "evidence.json").write_text(json.dumps(evidence, separators=(",", ":")))
-    if gates is not None:
-        report = evaluate_gates(evidence, None, parse_gates(read_yaml(gates, "gates"), str(gates)))
-        write_json(folder / "gates.json", report.to_json())
-    key.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as private:
-        create_key_pair(Path(private) / "key", key)
-        sign_folder(folder, Path(private) / "key")
-    return check_bundle(folder, key, deep=True).sha256
+    with tempfile.TemporaryDirectory() as work:
+        folder, key = Path(work) / "bundle", Path(work) / "assay.pub"
+        shutil.copytree(bundle, folder, ignore=shutil.ignore_patterns(SIGNATURE_FILE))
+        evidence = json.loads((folder / "evidence.json").read_text())
+        evidence["reproduce"]["command"] = command
+        (folder / "evidence.json").write_text(json.dumps(evidence, separators=(",", ":")))
+        if gates is not None:
+            report = evaluate_gates(evidence, None, parse_gates(read_yaml(gates, "gates"), str(gates)))
+            write_json(folder / "gates.json", report.to_json())
+        create_key_pair(Path(work) / "private", key)
+        sign_folder(folder, Path(work) / "private")
+        sha256 = check_bundle(folder, key, deep=True).sha256
+        shutil.rmtree(output / "bundle", ignore_errors=True)  # what was there stays until all of the new one holds
+        shutil.copytree(folder, output / "bundle")
+        shutil.copy(key, output / "assay.pub")
+    return sha256

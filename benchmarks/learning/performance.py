@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.data_folder import add_data_folder
-from benchmarks.harness.isolation import end_with_parent
 from benchmarks.harness.jobs import add_jobs
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
@@ -31,6 +30,7 @@ from benchmarks.learning import data_sets, lipschitz_monotone
 from benchmarks.learning.data_sets import DATA_SETS, DEFAULT, open_data_sets
 from benchmarks.learning.job import Job, Prepared, find_directions, prepare, run_job, run_pretraining
 from benchmarks.learning.methods import METHODS, learning_code_version, make_tasks
+from feature_store.process_end import end_with_parent
 from feature_store.recorded import DEFAULT_TELEMETRY
 
 OUTPUT = RESULTS / "performance.json"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from feature_store.errors import InputError
-from feature_store.names import check_workload_name
+from feature_store.names import check_task_name, check_workload_name
 from serving.bundle import CheckedBundle, check_bundle
 from serving.contract import Contract
 
@@ -34,7 +34,7 @@ def generic_bundle(folder: Path, task: str, workload: str) -> CheckedBundle:
         InputError: none is shipped of this task.
         RefusedError: it does not check.
     """
-    place = folder / task
+    place = folder / check_task_name(task, "--task")
     if not (place / "bundle").is_dir():
         raise InputError(f"generic policy must be of a task that one is shipped of, got {task!r} ({folder})")
     bundle = check_bundle(place / "bundle", place / "assay.pub")

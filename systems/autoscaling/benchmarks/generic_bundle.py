@@ -8,6 +8,7 @@ its own objective; what its training saw are the training applications, not one 
 """
 
 import argparse
+import hashlib
 import sys
 import tempfile
 from dataclasses import replace
@@ -25,6 +26,7 @@ from models.tasks.control.product import policy_product
 from models.tasks.control.seen import seen_in_training
 from models.tasks.control.task import ControlWorkload
 from models.tasks.task import load_task
+from pipelines.request import code_version
 
 TASK, WORKLOAD = "autoscaling", "any"
 SLO_MS = 100.0  # whoever tries the policy must name another: serving/control/generic.py
@@ -35,8 +37,8 @@ def write_generic_bundle(pretrained: Path, output: Path) -> str:
     """Digest of what was written. Raises RefusedError: it does not pass its gates or is not PROVED."""
     task, environment, start = load_task(TASK), environment_of(TASK), load_pretrained(pretrained)
     task = task.model_copy(update={"workloads": {WORKLOAD: ControlWorkload(settings={"slo_ms": SLO_MS})}})
-    product = policy_product(task, WORKLOAD, environment, start.policy, Versions(TASK, TASK, 0),
-                             start.rules[task.fallback])
+    versions = Versions(code_version(), hashlib.sha256(pretrained.read_bytes()).hexdigest(), 0)
+    product = policy_product(task, WORKLOAD, environment, start.policy, versions, start.rules[task.fallback])
     seen = seen_in_training(task, environment, model_acting(product.model), start.rules)
     held_out = start.training["held_out"]
     with tempfile.TemporaryDirectory() as work:

@@ -80,3 +80,10 @@ def test_an_edited_one_is_refused(tmp_path: Path) -> None:
         generic_bundle(tmp_path / "generic", "autoscaling", "shop")
     with pytest.raises(InputError, match="generic policies are shipped of none"):
         generic_task(tmp_path)
+
+
+def test_a_task_leads_nowhere_else(tmp_path: Path) -> None:
+    shutil.copytree(GENERIC / "autoscaling", tmp_path / "elsewhere")
+    (tmp_path / "generic").mkdir()
+    with pytest.raises(InputError, match="--task"):
+        generic_bundle(tmp_path / "generic", "../elsewhere", "shop")
