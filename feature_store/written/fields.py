@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 from feature_store.names import LONGEST, is_task_name, is_workload_name, printable
 
 PositiveNumber = Annotated[float, Field(gt=0)]
+PositiveShare = Annotated[float, Field(gt=0, lt=1)]
 WholeNumber = Annotated[int, Field(ge=0)]
 PositiveWholeNumber = Annotated[int, Field(gt=0)]
 

@@ -1,9 +1,19 @@
 """What acts of a sender beside a live one (models/control/contract/acting.py)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from models.control.contract.controller import RuleFamily
+from models.control.contract.guarantee import Checked
 from systems.congestion import observer, rules
 
 OBSERVER = observer.CongestionObserver
 RULES: Mapping[str, RuleFamily] = rules.RULES
+
+
+def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
+                    settings: Mapping[str, float], seconds: float) -> Checked:
+    """See `GuaranteeChecker`: what is proved of the model says all that this needs of it."""
+    from systems.congestion import guarantee
+
+    return guarantee.check(content, properties)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -49,6 +49,13 @@ class CongestionSystem(Congestion):
         controls = tuple(replace(one, low=low, high=high) for one in CONTROLS
                          for low, high in [limits.get(one.name, (one.low, one.high))])
         return _OneLink(recorded, known, controls)
+
+    def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+                   limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
+        """See guarantee.py."""
+        from systems.congestion.guarantee import guarantees
+
+        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS})
 
 
 class _OneLink(Congestion):

@@ -1,7 +1,7 @@
 """What a sender observes and sets: Table A.6 of the thesis, with what tells links apart that differ in scale.
 
-An interval is half a round trip, as in PCC-RL; what it shows of packets is what was acknowledged or
-found lost in it, one round trip after it was sent. A packet has PACKET_BYTES.
+An interval is half the least round trip (PCC-RL's are half a mean one); what it shows of packets is what was
+acknowledged or found lost in it, one round trip after it was sent. A packet has PACKET_BYTES.
 """
 
 from models.control.contract.signals import Anchor, Control, Feature, Signal
@@ -15,8 +15,10 @@ SIGNALS = (
     Signal("rate_before_pps", "1/s", 1.0, MOST_PPS, "log", "the same in the interval before"),
     Signal("acked_pps", "1/s", 0.25, MOST_PPS, "log", "packets acknowledged a second"),
     Signal("most_acked_pps", "1/s", 0.25, MOST_PPS, "log", "the most of late, fading over ten round trips"),
+    Signal("acked_share", "1", 2.0**-6, 2.0**6, "log", "of what is sent, what was acknowledged"),
+    Signal("most_acked_share", "1", 2.0**-6, 2.0**6, "log", "the same of the most acknowledged"),
     Signal("rtt_s", "s", 2.0**-10, 64.0, "log", "mean round trip of the packets acknowledged"),
-    Signal("min_rtt_s", "s", 2.0**-10, 64.0, "log", "the least of them, fading over a minute"),
+    Signal("min_rtt_s", "s", 2.0**-10, 64.0, "log", "the least of them, forgotten where few were in flight for long"),
     Signal("queueing_s", "s", 2.0**-12, 64.0, "log", "mean round trip beyond the least"),
     Signal("rtt_slope", "1", -1.0, 1.0, "linear", "seconds by which a round trip grows a second"),
     Signal("mean_rtt_slope", "1", -1.0, 1.0, "linear", "its exponential mean over four intervals"),
@@ -27,7 +29,7 @@ SIGNALS = (
 )
 
 CONTROLS = (
-    Control("target_rate_pps", "rate_pps", "1/s", 1.0, MOST_PPS, 0.5, 0.5, meaning="packets a second",
+    Control("target_rate_pps", "rate_pps", "1/s", 1.0, MOST_PPS, 0.3, 0.25, meaning="packets a second",
             safe_side="less"),
 )
 

@@ -9,8 +9,8 @@ from systems.congestion import equations as law
 from systems.congestion.interface import SIGNALS
 
 _MEANS = {"mean_rtt_slope": ("rtt_slope", law.SLOPE_WEIGHT), "mean_loss_share": ("loss_share", law.LOSS_WEIGHT)}
-_STATE = ("rate_pps", "most_acked_pps", "min_rtt_s", "mean_loss_share")
-_DERIVED = ("rate_before_pps", "most_acked_pps", "min_rtt_s", "queueing_s", *_MEANS)
+_STATE = ("rate_pps", "most_acked_pps", "mean_loss_share")
+_DERIVED = ("rate_before_pps", "most_acked_pps", "acked_share", "most_acked_share", "queueing_s", *_MEANS)
 
 
 class CongestionObserver:
@@ -18,7 +18,7 @@ class CongestionObserver:
 
     measured = tuple(signal.name for signal in SIGNALS
                      if signal.name not in (*_DERIVED, "rate_pps", "most_queueing_s"))
-    guessed = ("rate_before_pps", "most_acked_pps", "min_rtt_s", "queueing_s")
+    guessed = ("rate_before_pps", "most_acked_pps", "acked_share", "most_acked_share", "queueing_s")
 
     def __init__(self) -> None:
         self._state = dict.fromkeys((*_STATE, "mean_rtt_slope"), math.nan)
@@ -31,14 +31,15 @@ class CongestionObserver:
         before, state["rate_pps"] = state["rate_pps"], rate
         if all(map(math.isfinite, known.values())):
             acked, rtt, passed = (known[name] for name in ("acked_pps", "rtt_s", "interval_s"))
-            state["min_rtt_s"] = law.faded_minimum(_or(state["min_rtt_s"], 64.0), rtt, passed, NUMBERS)
             state["most_acked_pps"] = law.faded_maximum(_or(state["most_acked_pps"], 0.25), acked, passed, rtt, NUMBERS)
             for name, (source, weight) in _MEANS.items():
                 old = _or(state[name], 0.0)
                 state[name] = old + weight * (known[source] - old)
-        queueing = law.queueing(known["rtt_s"], state["min_rtt_s"], NUMBERS)
-        known |= {name: state[name] for name in ("most_acked_pps", "min_rtt_s", *_MEANS)}
+        queueing = law.queueing(known["rtt_s"], known["min_rtt_s"], NUMBERS)
+        known |= {name: state[name] for name in ("most_acked_pps", *_MEANS)}
         return known | {"rate_pps": rate, "rate_before_pps": _or(before, rate),
+                        "acked_share": law.of_rate(known["acked_pps"], rate, NUMBERS),
+                        "most_acked_share": law.of_rate(known["most_acked_pps"], rate, NUMBERS),
                         "queueing_s": queueing if math.isfinite(known["rtt_s"]) else math.nan}
 
     def acted(self, values: Mapping[str, float]) -> None:

@@ -63,7 +63,7 @@ class Sender:
         self._trips: list[tuple[float, float]] = []  # when it came back, and its round trip, since the last reading
         self._acked_early: set[int] = set()
         self._lost = 0
-        self._rtt_s = 0.0
+        self._rtt_s, self._least = 0.0, law.LeastRoundTrip()
         self._read_s = self._heard_s = self._slowed_s = time.monotonic()
         self._threads: list[threading.Thread] = []
         self.total_sent = self.total_acked = self.total_lost = 0
@@ -75,8 +75,9 @@ class Sender:
 
     @property
     def interval_s(self) -> float | None:
-        """See `Reader`: half a round trip."""
-        return law.interval(self._rtt_s, self._rate_pps, NUMBERS) if self._rtt_s else FIRST_INTERVAL_S
+        """See `Reader`: half the least round trip."""
+        least_s = self._least.seconds
+        return FIRST_INTERVAL_S if least_s is None else law.interval(least_s, self._rate_pps, NUMBERS)
 
     def present(self) -> Mapping[str, float]:
         """See `Actuator`."""
@@ -96,6 +97,7 @@ class Sender:
             self._stopped.clear()
             # of another time: its numbers come again
             self._id, self._lost, self._rtt_s = int.from_bytes(os.urandom(8)), 0, 0.0
+            self._least = law.LeastRoundTrip()
             for kept in (self._sent, self._trips, self._acked_early):
                 kept.clear()
             opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -146,7 +148,9 @@ class Sender:
         if all(halves):
             early, late = (sum(half) / len(half) for half in halves)
             slope = min(max((late - early) / seconds, -1.0), 1.0)
-        return Readings({"acked_pps": len(trips) / seconds, "rtt_s": self._rtt_s, "rtt_slope": slope,
+        least_s = self._least.heard(self._rtt_s, self._rate_pps, seconds)
+        return Readings({"acked_pps": len(trips) / seconds, "rtt_s": self._rtt_s, "min_rtt_s": least_s,
+                         "rtt_slope": slope,
                          "loss_share": lost / (lost + len(trips)), "interval_s": seconds})
 
     def _send(self, opened: socket.socket) -> None:

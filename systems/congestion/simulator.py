@@ -5,7 +5,7 @@
 x is the sender's rate, p the share lost at random, y what others send, b the bandwidth, d the round trip without a
 queue. Between decisions x, y and b are constant, so q has one bend at most, and what a sender hears in an interval are
 differences of three curves over a: packets delivered, packets lost (heard of when they would have come back) and their
-round trips. This is PCC-RL's law without single packets; its half round trips are the intervals.
+round trips. This is PCC-RL's law without single packets; half the least round trip is an interval.
 
 Symbols: N links, K intervals that are remembered, two segments of the curves each; tensors (N,) float32.
 """
@@ -23,7 +23,7 @@ from systems.congestion import equations as law
 from systems.congestion.interface import ANCHORS, CONTROLS, FEATURES, PACKET_BYTES, SIGNALS, STEP_SECONDS
 from systems.congestion.links import FAMILIES, Links, draw_links
 
-INTERVALS = 8  # K: a round trip is two, and five where it grows tenfold meanwhile
+INTERVALS = 16  # K: a round trip without a queue is two
 _TINY = 1e-6
 _NAMES = tuple(signal.name for signal in SIGNALS)
 _LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
@@ -43,6 +43,7 @@ class Past(NamedTuple):
     loss_share: Tensor
     mean_loss_share: Tensor
     interval_s: Tensor
+    probing_s: Tensor
 
 
 class State(NamedTuple):
@@ -91,7 +92,7 @@ class Congestion:
         low, high = self.controls[0].low, self.controls[0].high
         first = episodes.first_pps.clamp(low, high)
         past = Past(first, first, first, torch.full_like(zero, 0.25), episodes.base_s, torch.full_like(zero, 64.0),
-                    zero, zero, zero, zero, 1.5 * episodes.base_s)
+                    zero, zero, zero, zero, 1.5 * episodes.base_s, zero)
         state = State(episodes, 0, zero, zero, torch.full_like(zero, 4.0), zero,
                       torch.zeros(2 * INTERVALS, 6, len(zero)), past)
         for _ in range(2):
@@ -108,7 +109,7 @@ class Congestion:
         rate = targets[:, 0].maximum((1 - control.most_down) * past.rate_pps)
         rate = rate.minimum((1 + control.most_up) * past.rate_pps).clamp(control.low, control.high)
         # its length follows from what is known before it
-        after = self._after(state, rate, law.interval(past.rtt_s, rate, TENSORS).detach())
+        after = self._after(state, rate, law.interval(past.min_rtt_s, rate, TENSORS).detach())
         bandwidth, _ = _now(state)
         seen = dict(zip(_NAMES, _signals(after.past, state.links), strict=True))
         came = law.outcome(seen, bandwidth, TENSORS)
@@ -190,16 +191,19 @@ def _told(past: Past, heard: Tensor, rate: Tensor, seconds: Tensor, links: Links
     slope = torch.where(known.all(0), (means[1] - means[0]) / seconds, 0.0)
     slope = (slope + 2.0 * links.jitter_s * few * noise[2] / seconds).clamp(-1.0, 1.0)
     acked_pps = (packets * (1 - loss) / seconds).clamp(min=0.25)
+    least, probing_s = law.least_round_trip(past.min_rtt_s, past.probing_s, rtt, rate.detach(), seconds, TENSORS)
     return Past(
         rate, past.rate_pps, acked_pps,
-        law.faded_maximum(past.most_acked_pps, acked_pps, seconds, rtt, TENSORS), rtt,
-        law.faded_minimum(past.min_rtt_s, rtt, seconds, TENSORS), slope,
+        law.faded_maximum(past.most_acked_pps, acked_pps, seconds, rtt, TENSORS), rtt, least, slope,
         torch.lerp(past.mean_rtt_slope, slope, law.SLOPE_WEIGHT), loss,
-        torch.lerp(past.mean_loss_share, loss, law.LOSS_WEIGHT), seconds)
+        torch.lerp(past.mean_loss_share, loss, law.LOSS_WEIGHT), seconds,
+        probing_s.detach())
 
 
 def _signals(past: Past, links: Links) -> list[Tensor]:
     known = past._asdict() | {"queueing_s": law.queueing(past.rtt_s, past.min_rtt_s, TENSORS),
+                              "acked_share": law.of_rate(past.acked_pps, past.rate_pps, TENSORS),
+                              "most_acked_share": law.of_rate(past.most_acked_pps, past.rate_pps, TENSORS),
                               "most_queueing_s": links.most_queueing_s}
     return [known[name] for name in _NAMES]
 

@@ -3,13 +3,14 @@
     scaled = interpolated logarithms of the signals; features = matrix @ scaled, normalised by fixed mean and spread
     change = MLP(features); wished = interpolated exponential of (anchor + change)
     t = min(wished, most); up = relu(t - current - holds_up); down = relu(current - t - holds_down)
-    target = min(max(current + up - down, least, low), high)
+    target = min(max(current + up - down + forced, least, low), high)
 
 An anchor is a sum of scaled signals, the logarithm of the present value or of what is used (`Anchor`). `least` and
 `most` are the control's limits a step. Of a control whose safe side is more, `holds_down` is 0 where the objective is
 met by some distance, and so large that `down` is 0 wherever it is missed, or while a signal says that the control was
 raised a short time ago; `holds_up` is so large that `up` is 0 wherever the objective is met and all utilisations are
-below their floors (`Gates`; both are 0 without them). Of one whose safe side is less the two change places. So the
+below their floors (`Gates`; both are 0 without them). Of one whose safe side is less the two change places. `forced` is
+what is given or taken away at least where one of the two is held back entirely (0 where nothing is demanded). So the
 rules that an operator demands under conditions are part of the network, which policy_chain.py writes as one chain of
 ReLUs, and of what is trained.
 
@@ -59,8 +60,15 @@ class Gates:
         hold: control -> {signal: until}; never lowered while the signal is at most that, such as the seconds since it
             was raised: what Kubernetes calls a stabilization window.
         ceilings: control -> {signal: ceiling}; of several, what each takes off the control's `high` adds up.
+        enough: control -> {signal: start}; never raised while the signal is at least that.
+        retreat: control -> share of the present value by which it is raised at least where lowering it is held back
+            entirely (the objective is missed, or `hold`), raising it not at all.
+        advance: control -> share of the present value by which it is lowered at least where raising it is held back
+            entirely (it is idle, or `enough`), lowering it not at all.
+        calm: share of the objective from which on a control no longer counts as idle.
         open_at: share by which a floor or the objective must be exceeded for changes up to be free again.
-        freed_at: share by which `until` must be exceeded for changes down to be free again.
+        freed_at: share by which `until` must be exceeded for changes down to be free again, and by which `start` lies
+            above where changes up begin to be held back.
     """
 
     metric: str = ""
@@ -69,6 +77,10 @@ class Gates:
     idle: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     hold: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     ceilings: Mapping[str, Mapping[str, Ceiling]] = field(default_factory=dict)
+    enough: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    retreat: Mapping[str, float] = field(default_factory=dict)
+    advance: Mapping[str, float] = field(default_factory=dict)
+    calm: float = 1.0
     open_at: float = 0.05
     freed_at: float = 0.25
 
@@ -81,7 +93,12 @@ class Gates:
     @property
     def there_are(self) -> bool:
         """Whether any change is held back at all."""
-        return bool(self.metric or self.idle or self.hold)
+        return bool(self.metric or self.idle or self.hold or self.enough)
+
+    def forced(self, control: Control) -> tuple[float, float]:
+        """By which share of its present value it is raised, and lowered, at least, where that is demanded."""
+        retreat, advance = self.retreat.get(control.name, 0.0), self.advance.get(control.name, 0.0)
+        return (retreat, advance) if control.safe_side == "more" else (advance, retreat)
 
     def gain_over(self, floor: float) -> float:
         """Slope at which exceeding a floor opens the gate of changes up."""
@@ -90,6 +107,11 @@ class Gates:
     def held_until(self, until: float) -> tuple[float, float]:
         """Where a signal stops to hold changes down back, and the slope at which it does so below."""
         return (1.0 + self.freed_at) * until, SURE / (self.freed_at * until)
+
+    def held_from(self, start: float) -> tuple[float, float]:
+        """Where a signal begins to hold changes up back, and the slope at which it does so above."""
+        begins = start / (1.0 + self.freed_at)
+        return begins, SURE / (start - begins)
 
 
 @dataclass(frozen=True)
@@ -207,9 +229,10 @@ class Policy(nn.Module):
         limits = torch.tensor([
             [control.low for control in shape.controls], [control.high for control in shape.controls], first, offsets,
             [control.most_down for control in shape.controls], [control.most_up for control in shape.controls],
-            [float(control.whole) for control in shape.controls]], dtype=torch.float64)
-        # (n, f) and (n, m): features and anchors of scaled signals; (7, m): low, high, lowest value observed, its
-        # logarithm less the anchor's offset, most_down, most_up, 1 where it is whole
+            [float(control.whole) for control in shape.controls],
+            *zip(*map(shape.gates.forced, shape.controls), strict=True)], dtype=torch.float64)
+        # (n, f) and (n, m): features and anchors of scaled signals; (9, m): low, high, lowest value observed, its
+        # logarithm less the anchor's offset, most_down, most_up, 1 where it is whole, `Gates.forced`
         self._constants = {dtype: [part.to(dtype) for part in (*matrices, limits)]
                            for dtype in (torch.float32, torch.float64)}
         if generator is not None:
@@ -256,15 +279,18 @@ class Policy(nn.Module):
     def targets(self, observation: Tensor, scaled: Tensor, change: Tensor) -> Tensor:
         """(..., m) raw targets of changes (..., m) of logarithms, within limits and gates."""
         _, anchors, limits = self._constants[observation.dtype]
-        low, high, first, offset, down, up, whole = limits
+        low, high, first, offset, down, up, whole, raised, _ = limits
         clipped = self.scaling.clip(observation)
         current = clipped[..., self.current]
         log = scaled @ anchors - offset + change
-        least, most = current - (down * current).maximum(whole), current + (up * current).maximum(whole)
+        least = current - (down * current).maximum(whole)
+        most = current + (up * current).maximum(whole) - raised * current
         rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), 0.0 * most, most) - current
         if self.shape.gates.there_are:
             holds_down, holds_up = self._gates(clipped)
             rise = (rise - high * holds_up).relu() - (-rise - high * holds_down).relu()
+            if self.shape.gates.retreat or self.shape.gates.advance:
+                rise = rise + self._forced(current, high, holds_down, holds_up)
         if self.shape.gates.ceilings:
             high = high - self._taken_off(clipped)
         return _Clip.apply(current + rise, least.maximum(low), high)
@@ -280,6 +306,12 @@ class Policy(nn.Module):
             found.append(off)
         return torch.cat(found, dim=-1)
 
+    def _forced(self, current: Tensor, high: Tensor, holds_down: Tensor, holds_up: Tensor) -> Tensor:
+        """(..., m) what `retreat` and `advance` change."""
+        up, down = (share * current for share in self._constants[current.dtype][2][7:])
+        raised = (up - (up - high * holds_down).relu() - high * holds_up).relu()
+        return raised - (down - (down - high * holds_up).relu() - high * holds_down).relu()
+
     def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
         """`holds_down` and `holds_up` (..., m) of clipped observations, as shares of `high`."""
         shape, gates = self.shape, self.shape.gates
@@ -287,7 +319,7 @@ class Policy(nn.Module):
         if gates.metric:
             metric, objective = (clipped[..., shape.column(name), None] for name in (gates.metric, gates.objective))
             missed = shape.gains.missed * (metric - gates.near * objective).relu()
-            opened = shape.gains.opened * (metric - objective).relu()
+            opened = shape.gains.opened * (metric - gates.calm * objective).relu()
         holds_down, holds_up = [], []
         for control in shape.controls:
             hold = missed
@@ -299,6 +331,9 @@ class Policy(nn.Module):
             for name, floor in (floors or {}).items():
                 open_by = open_by + gates.gain_over(floor) * (clipped[..., shape.column(name), None] - floor).relu()
             idle = SURE * (1.0 - open_by).relu()
+            for name, start in gates.enough.get(control.name, {}).items():
+                begins, slope = gates.held_from(start)
+                idle = idle + slope * (clipped[..., shape.column(name), None] - begins).relu()
             of_safe_side = (hold, idle) if control.safe_side == "more" else (idle, hold)
             holds_down.append(of_safe_side[0])
             holds_up.append(of_safe_side[1])

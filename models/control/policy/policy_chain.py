@@ -5,7 +5,7 @@
     exp      knots of the exponential
     most     relu(most - wished)
     change   up, down
-    least    relu(c - least), c = current + up - down
+    least    relu(c - least), c = current + up - down + forced
     low      relu(max(c, least) - low)
     high     relu(ceiling - low - that);  target = ceiling - that, or high where low = high
     ceiling  relu(target - low), only where a ceiling falls;  target = low + that
@@ -21,7 +21,7 @@ Symbols: n inputs; m controls; weights (out, in), biases (out,) in float64.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -132,7 +132,7 @@ class _Carried(NamedTuple):
         current: present value.
         up_one: by how much most_up of it is less than one, of a whole number.
         down_one: by how much most_down of it is less than one, of a whole number.
-        holds_down: what holds changes down back, as a share of the control's `high`.
+        holds_down: what holds changes down back, as shares of the control's `high` that add up where they are positive.
         holds_up: what holds changes up back, likewise.
         beyond: of each ceiling, what it would take off the control's `high` if there was no `at_most`.
     """
@@ -141,8 +141,8 @@ class _Carried(NamedTuple):
     current: _Row
     up_one: _Row
     down_one: _Row
-    holds_down: _Row
-    holds_up: _Row
+    holds_down: tuple[_Row, ...]
+    holds_up: tuple[_Row, ...]
     beyond: tuple[_Row, ...]
 
 
@@ -210,9 +210,9 @@ class _Builder:
         here = control.whole and share * self.box.lower[column] < 1.0
         return self._neuron(column, -share, 1.0) if here else _Row()
 
-    def _gates(self, control: Control) -> tuple[_Row, _Row]:
+    def _gates(self, control: Control) -> tuple[tuple[_Row, ...], tuple[_Row, ...]]:
         """`holds_down` and `holds_up`."""
-        missed, idle = self._missed(control), self._idle(control)
+        missed, idle = (self._missed(control),), (self._idle(control), self._enough(control))
         return (missed, idle) if control.safe_side == "more" else (idle, missed)
 
     def _beyond_start(self, control: Control) -> tuple[_Row, ...]:
@@ -243,10 +243,18 @@ class _Builder:
         found = _Row({}, 1.0)
         if gates.metric:
             metric, objective = self.shape.column(gates.metric), self.shape.column(gates.objective)
-            found -= self.layers.relu(_Row({metric: 1.0, objective: -1.0})) * self.shape.gains.opened
+            found -= self.layers.relu(_Row({metric: 1.0, objective: -gates.calm})) * self.shape.gains.opened
         for name, floor in floors.items():
             found -= self._neuron(self.shape.column(name), 1.0, -floor) * gates.gain_over(floor)
         return found * SURE
+
+    def _enough(self, control: Control) -> _Row:
+        """What else holds changes to the safe side back."""
+        gates, found = self.shape.gates, _Row()
+        for name, start in gates.enough.get(control.name, {}).items():
+            begins, slope = gates.held_from(start)
+            found += self._neuron(self.shape.column(name), slope, -slope * begins)
+        return found
 
     # --- the hidden layers ------------------------------------------------------------------------------------------
 
@@ -266,7 +274,8 @@ class _Builder:
         """Ends a layer, over which these are carried."""
         relu = self.layers.relu
         found = [_Carried(relu(one.below_top), relu(one.current), relu(one.up_one), relu(one.down_one),
-                          relu(one.holds_down), relu(one.holds_up), tuple(map(relu, one.beyond))) for one in carried]
+                          (_sum(map(relu, one.holds_down)),), (_sum(map(relu, one.holds_up)),),
+                          tuple(map(relu, one.beyond))) for one in carried]
         self.layers.close()
         return found
 
@@ -277,17 +286,19 @@ class _Builder:
         wished = [self._exponential(position, change - one.below_top)
                   for position, (change, one) in enumerate(zip(changes, carried, strict=True))]
         carried = self._close(carried)
-        over = [relu(_most(control, one) - wish)
+        over = [relu(self._most(control, one) - wish)
                 for control, one, wish in zip(controls, carried, wished, strict=True)]
+        unforced = [self._unforced(control, one) for control, one in zip(controls, carried, strict=True)]
         carried = self._close(carried)
-        ups, downs = [], []
-        for control, one, excess in zip(controls, carried, over, strict=True):
-            rise = _most(control, one) - excess - one.current
-            ups.append(relu(rise - one.holds_up * control.high))
-            downs.append(relu(rise * -1.0 - one.holds_down * control.high))
+        ups, downs, forced = [], [], []
+        for control, one, excess, left in zip(controls, carried, over, unforced, strict=True):
+            rise = self._most(control, one) - excess - one.current
+            ups.append(relu(rise - _sum(one.holds_up) * control.high))
+            downs.append(relu(rise * -1.0 - _sum(one.holds_down) * control.high))
+            forced.append(self._forced(control, one, left))
         carried = self._close(carried)
-        found = [relu(one.current + up - down - _least(control, one))
-                 for control, one, up, down in zip(controls, carried, ups, downs, strict=True)]
+        found = [relu(one.current + up - down + more - less - _least(control, one))
+                 for control, one, up, down, (more, less) in zip(controls, carried, ups, downs, forced, strict=True)]
         carried = self._close(carried)
         found = [relu(_least(control, one) + above - control.low)
                  for control, one, above in zip(controls, carried, found, strict=True)]
@@ -304,6 +315,23 @@ class _Builder:
         moving = {control.name: row for control, row in zip(controls, found, strict=True)}
         self.layers.end([moving.get(control.name, _Row({}, control.high)) for control in self.shape.controls])
         return self.layers.weights, self.layers.biases
+
+    def _most(self, control: Control, one: _Carried) -> _Row:
+        """What the policy may wish for: what it must be raised by comes on top."""
+        return one.current * (1.0 + control.most_up - self.shape.gates.forced(control)[0]) + one.up_one
+
+    def _unforced(self, control: Control, one: _Carried) -> tuple[_Row, _Row]:
+        """What is left of the changes up and down that may be demanded where they are not."""
+        up, down = self.shape.gates.forced(control)
+        return tuple(self.layers.relu(one.current * share - held * control.high) if share else _Row()
+                     for share, held in ((up, _sum(one.holds_down)), (down, _sum(one.holds_up))))
+
+    def _forced(self, control: Control, one: _Carried, unforced: tuple[_Row, _Row]) -> tuple[_Row, _Row]:
+        """The changes up and down that are demanded."""
+        up, down = self.shape.gates.forced(control)
+        return tuple(self.layers.relu(one.current * share - left - held * control.high) if share else _Row()
+                     for share, left, held in ((up, unforced[0], _sum(one.holds_up)),
+                                               (down, unforced[1], _sum(one.holds_down))))
 
     def _ceiling(self, control: Control, one: _Carried) -> _Row:
         """What the target may be at most."""
@@ -325,8 +353,8 @@ class _Builder:
         return found * signal.low
 
 
-def _most(control: Control, one: _Carried) -> _Row:
-    return one.current * (1.0 + control.most_up) + one.up_one
+def _sum(rows: Iterable[_Row]) -> _Row:
+    return sum(rows, _Row())
 
 
 def _least(control: Control, one: _Carried) -> _Row:

@@ -15,7 +15,8 @@ def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     gates = Gates() if written is None else Gates(
         written.metric, written.objective, written.near, written.idle, written.hold,
         {control: {name: Ceiling(one.start, one.end, one.at_most) for name, one in of.items()}
-         for control, of in written.ceilings.items()})
+         for control, of in written.ceilings.items()}, written.enough, written.retreat, written.advance,
+        written.calm)
     return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
                        task.hidden, gates, environment.anchors)
 

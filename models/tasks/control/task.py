@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from feature_store.written.field_errors import FieldError
-from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, WholeNumber
+from feature_store.written.fields import PositiveNumber, PositiveShare, PositiveWholeNumber, WholeNumber
 from feature_store.written.model import ListOf, Written
 from models.control.contract.own_service import MINIMUM_ROWS
 from models.tasks.task_file import TaskFile
@@ -142,6 +142,21 @@ class ByConstruction(Written):
         default_factory=dict,
         description="Control -> {signal: ceiling}, such as of a clock by a temperature; of several, what each takes "
                     "off the largest value adds up")
+    enough: dict[str, dict[str, PositiveNumber]] = Field(
+        default_factory=dict,
+        description="Control -> {signal: start}: never raised while the signal is at least that; never lowered where "
+                    "its safe side is less")
+    retreat: dict[str, PositiveShare] = Field(
+        default_factory=dict, json_schema_extra={"unit": "share of the present value"},
+        description="Control -> how much it goes to its safe side at least, in a step in which the objective is missed "
+                    "or `hold` holds it, and `enough` does not")
+    advance: dict[str, PositiveShare] = Field(
+        default_factory=dict, json_schema_extra={"unit": "share of the present value"},
+        description="Control -> how much it goes away from its safe side at least, in a step in which it is below all "
+                    "floors of `idle`, or `enough` holds it, the objective is met, and `hold` does not hold it")
+    calm: float = Field(
+        default=1.0, gt=0, le=1, json_schema_extra={"unit": "share of the objective"},
+        description="From here on no control counts as idle")
     monotone: dict[str, Literal["increasing", "decreasing"]] = Field(
         default_factory=dict, description="Signal -> direction in which every target goes when it rises")
 

@@ -1,7 +1,7 @@
 """PCC-RL's packet simulator (github.com/PCCproject/PCC-RL, a checkout of it), stepped by our controllers.
 
 Its network, links, reward and random draws are its own; only its gym environment, which knows one learner's features,
-is left out: each interval is run as it runs them, half a mean round trip long.
+is left out: each interval is run as it runs them, half the least round trip long (half a mean one there).
 """
 
 import random
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from feature_store.errors import InputError
+from models.control.contract.derived_signals import NUMBERS
+from systems.congestion import equations as law
 from systems.congestion.interface import SIGNALS
 from systems.congestion.observer import CongestionObserver
 
@@ -51,7 +53,7 @@ class Connection:
         links = [module.Link(bandwidth, latency, queue, loss) for _ in range(2)]
         self.sender = module.Sender(random.uniform(0.3, 1.5) * bandwidth, [links[0], links[1]], 0, ["send ratio"], 10)
         self._network = module.Network([self.sender], links)
-        self._observer, self._seconds = CongestionObserver(), 3 * latency
+        self._observer, self._least, self._seconds = CongestionObserver(), law.LeastRoundTrip(), 3 * latency
         for _ in range(2):
             self.row, _ = self.interval()
 
@@ -60,12 +62,14 @@ class Connection:
         reward = float(self._network.run_for_dur(self._seconds))
         seen = self.sender.get_run_data()
         trip = float(seen.get("avg latency"))
-        known = {"acked_pps": self.sender.acked / self._seconds, "rtt_s": trip, "interval_s": self._seconds,
+        least_s = self._least.heard(trip, self.sender.rate, self._seconds) if trip > 0 else 0.0
+        known = {"acked_pps": self.sender.acked / self._seconds, "rtt_s": trip, "min_rtt_s": least_s,
+                 "interval_s": self._seconds,
                  "rtt_slope": float(np.clip(seen.get("sent latency inflation"), -1, 1)),
                  "loss_share": float(seen.get("loss ratio"))}
         row = self._observer.observe(known if trip > 0 else {}, {"rate_pps": self.sender.rate}, self._seconds)
         if trip > 0:
-            self._seconds = 0.5 * trip
+            self._seconds = law.interval(least_s, self.sender.rate, NUMBERS)
             self.row = row | {"most_queueing_s": MOST_QUEUEING_S}
         else:
             self.row = {**self.row, "rate_pps": self.sender.rate}

@@ -23,6 +23,9 @@ CEILED = replace(GATES, ceilings={
     "target_replicas": {"memory_utilization": Ceiling(0.4, 0.9, 20.0)},
     "target_memory_limit_mib": {"served_share": Ceiling(0.9, 0.3, 9000.0)},
     "target_cpu_limit_cores": {"cpu_utilization": Ceiling(0.5, 0.8, 10.0), "p99_ms": Ceiling(100.0, 400.0, 8.0)}})
+FORCED = replace(CEILED, retreat={"target_replicas": 0.1, "target_cpu_limit_cores": 0.2},
+                 advance={"target_cpu_limit_cores": 0.05, "target_memory_limit_mib": 0.02}, calm=0.5,
+                 enough={"target_cpu_limit_cores": {"served_share": 0.9}, "target_replicas": {"replicas": 20.0}})
 # float64 sums of some hundred terms of up to 1e8 (milliseconds times the gates' slopes)
 TOLERANCE = 1e-6
 
@@ -71,7 +74,7 @@ def run_chain(weights, biases, x):
 
 
 @pytest.mark.parametrize("hidden", [(), (24,), (24, 16)])
-@pytest.mark.parametrize("gates", [Gates(), GATES, CEILED])
+@pytest.mark.parametrize("gates", [Gates(), GATES, CEILED, FORCED])
 @pytest.mark.parametrize("anchors", [{}, ANCHORS])
 @pytest.mark.parametrize("scale", [1.0, 30.0])  # of changes: small ones, and ones beyond every limit
 def test_the_chain_computes_what_the_policy_does(hidden, gates, anchors, scale):
