@@ -5,7 +5,7 @@ construction, or small, the checker proves the whole box at once. It needs NumPy
 torch, whose import alone takes longer than this. What it leaves open, the search decides from the start.
 
     glance       points in every root, random ones first (and given ones), then corners; a witness must replay
-    prove_roots  the checker's bounds (checker/check.py) on the roots, where they are cheap
+    prove_roots  the checker's bounds (checker/check.py) on the roots, or on slices of them, where they are cheap
 
 Symbols: R roots, n inputs, o outputs, P points; x (P, n).
 """
@@ -37,6 +37,8 @@ PLACES, SLOPE_POINTS = 5, 64
 OFFERS = 8
 # Products of one first look, above which it would take longer than the import that it saves; of its points.
 PRODUCTS, POINT_PRODUCTS = 300_000_000, 30_000_000
+# Products of all slices; width of those that show whether an input does, as a share of its side.
+SLICED_PRODUCTS, SLICE = 3_000_000_000, 2.0**-7
 
 
 @dataclass(frozen=True)
@@ -93,21 +95,83 @@ class FirstLook:
 
 
 def prove_roots(chain: Chain, check: Check, lower: FloatArray, upper: FloatArray, queries: int) -> SearchResult | None:
-    """PROVED where the checker proves all roots (R, n) as they are, each a leaf; None where not, or it would take long.
+    """PROVED where the checker proves each root (R, n) as it is, or in slices across one input; else None.
 
-    queries: rows that are bounded over each root.
+    Slices across one input are what a search does not come to where a gate is open in one part of a root and shut in
+    another: its bounds are lost at the gate, along which it splits for ever, though the property holds whatever it
+    does. None as well where it would take long.
+
+    Args:
+        queries: rows that are bounded over each root.
     """
     sizes = [weight.size for weight in chain.weights]
     layers = sum(len(weight) * sum(sizes[: k + 1]) for k, weight in enumerate(chain.weights[:-1]))
-    if len(lower) * (layers + queries * sum(sizes)) > PRODUCTS:
+    of_box = layers + queries * sum(sizes)
+    if len(lower) * of_box > PRODUCTS:
         return None
     holds, margin = check(lower, upper, np.arange(len(lower)))
-    if not holds.all():
-        return None
-    leaves = len(lower)
-    tree = BoxTree(np.full(leaves, -1, dtype=np.int16), np.zeros(leaves))
+    trees: list[list[tuple[int, float]]] = [[(-1, 0.0)] for _ in lower]
+    tried, most, least = PRODUCTS // of_box, SLICED_PRODUCTS // of_box, float(margin[holds].min(initial=np.inf))
+    for root in np.flatnonzero(~holds).tolist():
+        sliced = _sliced(check, lower[root], upper[root], root, tried, most)
+        if sliced is None:
+            return None
+        trees[root], worst = sliced
+        most, least = most - 2 * len(trees[root]), min(least, worst)
+    nodes = [node for tree in trees for node in tree]
+    tree = BoxTree(np.array([side for side, _ in nodes], dtype=np.int16), np.array([wall for _, wall in nodes]))
+    leaves = tree.leaves
     return SearchResult(Status.PROVED, f"{leaves} {'box covers' if leaves == 1 else 'boxes cover'} all inputs",
-                        float(margin.min()), 1.0, leaves, tree)
+                        least, 1.0, leaves, tree)
+
+
+def _sliced(check: Check, low: FloatArray, high: FloatArray, root: int, tried: int,
+            most: int) -> tuple[list[tuple[int, float]], float] | None:
+    """(input split or -1, wall) in preorder of a root (n,) that splits across one input prove, and their least margin.
+
+    None: no input does, as `tried` boxes at most show, or more than `most` boxes would be bounded.
+    """
+    def over(side: int, begin: FloatArray, end: FloatArray) -> tuple[NDArray[np.bool_], FloatArray]:
+        lows, highs = np.tile(low, (len(begin), 1)), np.tile(high, (len(begin), 1))
+        lows[:, side], highs[:, side] = begin, end
+        return check(lows, highs, np.full(len(begin), root))
+
+    ends = np.array([0.0, 0.5, 1.0 - SLICE])
+    for side in np.flatnonzero(high > low)[: tried // len(ends)].tolist():
+        begin = _between(low[side], high[side], ends)
+        if over(side, begin, _between(low[side], high[side], ends + SLICE))[0].all():
+            break
+    else:
+        return None
+    walls, margins = [(float(low[side]), float(high[side]))], []
+    children: dict[int, tuple[int, float]] = {}
+    open_nodes = [0]
+    while open_nodes:
+        begin, end = np.array([walls[node] for node in open_nodes]).T
+        if len(walls) > most:
+            return None
+        holds, margin = over(side, begin, end)
+        margins += margin[holds].tolist()
+        later = []
+        for node in np.array(open_nodes)[~holds].tolist():
+            begins, ends_at = walls[node]
+            wall = float(_between(begins, ends_at, np.array([0.5]))[0])
+            children[node] = (len(walls), wall)
+            later += [len(walls), len(walls) + 1]
+            walls += [(begins, wall), (wall, ends_at)]
+        open_nodes = later
+    nodes: list[tuple[int, float]] = []
+    stack = [0]
+    while stack:
+        first, wall = children.get(stack.pop(), (0, 0.0))  # the first node is nobody's child
+        nodes.append((side if first else -1, wall))
+        stack += [first + 1, first] if first else []
+    return nodes, min(margins)
+
+
+def _between(low: float, high: float, share: FloatArray) -> FloatArray:
+    """Places of a side; of one that lies above 0 by ratios."""
+    return np.minimum(low * (high / low) ** share if low > 0 else low + (high - low) * share, high)
 
 
 def agrees(chain: Chain, graph: Graph, lower: FloatArray, upper: FloatArray) -> bool:

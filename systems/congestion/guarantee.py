@@ -1,5 +1,4 @@
-"""A queue that stays short and a link that stays used, for ever: what follows, in the fluid law, of a rate proved step
-by step.
+"""A queue that stays short and a link that stays used, for ever: what follows of the rate of a step in the fluid law.
 
     w' = x / b - 1, not below 0;   what is sent at s is acknowledged from s + d + w(s) to s + d + w(s) + J
 
@@ -43,10 +42,10 @@ from systems.congestion.equations import (
 from systems.congestion.interface import CONTROLS, SIGNALS
 
 FORMAT = "assay-congestion-loop/1"
-ASSUMED = ("One sender on one link whose bandwidth stays, packets as a fluid, nothing lost, every acknowledgement late "
-           "by any part of the jitter; decisions come when they are due, and the policy makes them. It rests on what is "
-           "proved of the file itself.")
-WORDS = {"change": "Jitter at most", "bound": "Queueing at most", "caption": "For ever, whatever the policy has learned"}
+ASSUMED = ("One sender on a link whose bandwidth stays, packets as a fluid, nothing lost, acknowledgements late "
+           "by any part of the jitter; a packet once found no queue; the policy decides, and when it is due. It rests "
+           "on what is proved of the file itself.")
+WORDS = {"change": "Jitter at most", "bound": "Queueing at most", "caption": "For ever, as follows of what is proved"}
 MOST_WAITING_S = 1.0  # of a queue that it starts from
 MARGIN_PPS = 0.01  # that a property may leave, of rounding
 _RATE, _TARGET = "rate_pps", CONTROLS[0].name
@@ -107,9 +106,9 @@ def rules_of(properties: Sequence[Mapping[str, Any]], most_queueing_s: float) ->
     downs = [1.0 - factor for factor, _ in _orders(properties, _TARGET, _RATE, None, set())]
     floors = [_span(when, "acked_share") for factor, when in
               _orders(properties, _TARGET, _RATE, None, {"acked_share"}) if factor >= 1.0]
-    calm = [(when, factor) for factor, when in _orders(
-        properties, _TARGET, _RATE, None, {"queueing_s", "most_queueing_s", "mean_loss_share", "most_acked_share", _RATE})
-        if factor >= 1.0 and _holds(when, "most_queueing_s", most_queueing_s) and _holds(when, "mean_loss_share", 0.0)]
+    seen = {"queueing_s", "most_queueing_s", "mean_loss_share", "most_acked_share", _RATE}
+    calm = [(when, factor) for factor, when in _orders(properties, _TARGET, _RATE, None, seen) if factor >= 1.0
+            and _holds(when, "most_queueing_s", most_queueing_s) and _holds(when, "mean_loss_share", 0.0)]
     still = [_span(when, "queueing_s")[1] for when, _ in calm if not {"most_acked_share", _RATE} & set(when)]
     faster = [(factor, *_span(when, "most_acked_share"), _span(when, "queueing_s")[1], *_span(when, _RATE))
               for when, factor in calm if factor > 1.0]
@@ -178,12 +177,13 @@ def found(rules: Rules, base_s: float, jitter_s: float, most_queueing_s: float, 
 
 def statement(of: Found, document: Mapping[str, float]) -> str:
     """What is guaranteed, in words."""
-    return (f"In the fluid law, one sender on a link of {plain(document['slowest_pps'])} to "
-            f"{plain(document['fastest_pps'])} packets a second, a round trip of {amount(document['base_s'], 's')} and "
-            f"jitter of at most {amount(document['jitter_s'], 's')} waits {amount(of.queueing_s, 's')} at most in its "
-            f"queue, for ever, and sends at least {plain(round(100 * of.used, 1))} % of what the link carries: from "
-            f"any rate and a queue of up to {amount(MOST_WAITING_S, 's')} after {math.ceil(of.after_s)} s; the first "
-            "from the very start, if that is an empty queue and no more than the link carries.")
+    known = {name: plain(value) for name, value in document.items()}
+    return (f"In the fluid law, one sender on a link of {known['slowest_pps']} to {known['fastest_pps']} packets a "
+            f"second, a round trip of {known['base_s']} s and jitter of at most {known['jitter_s']} s waits "
+            f"{amount(of.queueing_s, 's')} at most in its queue, for ever, and sends at least "
+            f"{plain(math.floor(1000 * of.used) / 10)} % of what the link carries: from any rate and a queue of up to "
+            f"{plain(MOST_WAITING_S)} s after {math.ceil(of.after_s)} s; the first from the start, if that is an empty "
+            "queue and no more than the link carries.")
 
 
 def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str]) -> Mapping[str, Any]:
@@ -196,18 +196,18 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
                            "Too little is proved of a step: the rate must fall while the objective is missed, rise "
                            "where there is no queue, and keep to what is acknowledged.", "seconds": 0.0}
     shipped = None
-    for document in _tried(rules, base_s, most_queueing_s) if rules else ():
+    if rules is not None:
         one["reason"] = "What is proved of a step bounds no queue on such a path."
-        if found(rules, **document) is None:
-            continue
-        content = json.dumps({"format": FORMAT, **document}).encode()
-        checked = check(content, properties)
-        assert checked.accepted, checked.reason
-        of = found(rules, **document)
-        shipped = Shipped(content, checked.statement)
-        one |= {"change": document["jitter_s"], "status": "PROVED", "statement": checked.statement, "reason": "",
-                "bound": of.queueing_s, "steps": math.ceil(2.0 * of.after_s / base_s)}
-        break
+        for document in _tried(rules, base_s, most_queueing_s):
+            if (of := found(rules, **document)) is None:
+                continue
+            content = json.dumps({"format": FORMAT, **document}).encode()
+            checked = check(content, properties)
+            assert checked.accepted, checked.reason
+            shipped = Shipped(content, checked.statement)
+            one |= {"change": document["jitter_s"], "status": "PROVED", "statement": checked.statement, "reason": "",
+                    "bound": of.queueing_s, "steps": math.ceil(2.0 * of.after_s / base_s)}
+            break
     one["seconds"] = time.monotonic() - began
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
@@ -235,13 +235,13 @@ def _says(properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) 
 
 def _tried(rules: Rules, base_s: float, most_queueing_s: float) -> Iterator[dict[str, float]]:
     """Documents, the slowest links first."""
-    jitter_s = min(rules.calm_s, base_s / 20.0)
+    jitter_s = math.floor(1e4 * min(rules.calm_s, base_s / 20.0)) / 1e4
     for packets in range(8, 400, 2):
         most = (1.0 + rules.up) * (1.0 + jitter_s / max(0.5 * base_s, LEAST_INTERVAL_S)) / rules.until
-        slowest, fastest = packets / base_s, math.floor(min(rules.most / most, rules.grows))
+        slowest, fastest = math.ceil(packets / base_s), math.floor(min(rules.most / most, rules.grows))
         if slowest < fastest:
             yield {"base_s": base_s, "jitter_s": jitter_s, "most_queueing_s": most_queueing_s,
-                   "slowest_pps": slowest, "fastest_pps": float(fastest)}
+                   "slowest_pps": float(slowest), "fastest_pps": float(fastest)}
 
 
 def _orders(properties: Sequence[Mapping[str, Any]], upper: str, lower: str, at_least: Mapping[str, str] | None,

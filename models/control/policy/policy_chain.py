@@ -323,15 +323,18 @@ class _Builder:
     def _unforced(self, control: Control, one: _Carried) -> tuple[_Row, _Row]:
         """What is left of the changes up and down that may be demanded where they are not."""
         up, down = self.shape.gates.forced(control)
-        return tuple(self.layers.relu(one.current * share - held * control.high) if share else _Row()
-                     for share, held in ((up, _sum(one.holds_down)), (down, _sum(one.holds_up))))
+        return (self._above(one.current * up, one.holds_down, control),
+                self._above(one.current * down, one.holds_up, control))
 
     def _forced(self, control: Control, one: _Carried, unforced: tuple[_Row, _Row]) -> tuple[_Row, _Row]:
         """The changes up and down that are demanded."""
         up, down = self.shape.gates.forced(control)
-        return tuple(self.layers.relu(one.current * share - left - held * control.high) if share else _Row()
-                     for share, left, held in ((up, unforced[0], _sum(one.holds_up)),
-                                               (down, unforced[1], _sum(one.holds_down))))
+        return (self._above(one.current * up - unforced[0], one.holds_up, control),
+                self._above(one.current * down - unforced[1], one.holds_down, control))
+
+    def _above(self, row: _Row, holds: tuple[_Row, ...], control: Control) -> _Row:
+        """relu(row - what holds it back); nothing of nothing."""
+        return self.layers.relu(row - _sum(holds) * control.high) if any(row.terms.values()) else _Row()
 
     def _ceiling(self, control: Control, one: _Carried) -> _Row:
         """What the target may be at most."""

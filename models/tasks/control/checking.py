@@ -99,11 +99,15 @@ def _check_by_construction(task: ControlTask, workload: str, environment: Contro
         _known([*place, name], getattr(written, name), signals, "a signal")
     for name in written.monotone:
         _known([*place, "monotone", name], name, signals, "a signal")
-    for part in ("idle", "hold", "ceilings"):
+    for part in ("idle", "hold", "enough", "ceilings"):
         for control, conditions in getattr(written, part).items():
             _known([*place, part, control], control, controls, "a control")
             for name in conditions:
                 _known([*place, part, control, name], name, signals, "a signal")
+    for part in ("retreat", "advance"):
+        for control in getattr(written, part):
+            _known([*place, part, control], control, controls, "a control")
+    _check_steps(written, environment)
     _check_ceilings(written, task.workload(workload).limits, environment)
     for control, conditions in written.hold.items():
         for name, until in conditions.items():
@@ -112,6 +116,25 @@ def _check_by_construction(task: ControlTask, workload: str, environment: Contro
                 raise FieldError([*place, "hold", control, name], f"expected {signal.low:g} to "
                                  f"{signal.high * until / end:g} {signal.unit}, so that it ends inside of what can be "
                                  f"observed, got {until:g}")
+    for control, conditions in written.enough.items():
+        for name, start in conditions.items():
+            signal, (begins, _) = signals[name], Gates().held_from(start)
+            if not signal.low <= begins or not start <= signal.high:
+                raise FieldError([*place, "enough", control, name], f"expected {signal.low * start / begins:g} to "
+                                 f"{signal.high:g} {signal.unit}, so that it begins inside of what can be observed, "
+                                 f"got {start:g}")
+
+
+def _check_steps(written: ByConstruction, environment: ControlledSystem) -> None:
+    """What is demanded of a step is within its limits."""
+    for control in environment.controls:
+        forced = (written.retreat.get(control.name, 0.0), written.advance.get(control.name, 0.0))
+        limits = (control.most_up, control.most_down) if control.safe_side == "more" else (control.most_down,
+                                                                                           control.most_up)
+        for part, share, most in zip(("retreat", "advance"), forced, limits, strict=True):
+            if share > most:
+                raise FieldError(["by_construction", part, control.name], f"expected at most {most:g}, by which it may "
+                                 f"change in a step, got {share:g}")
 
 
 def _check_rule(task: ControlTask, workload: str, environment: ControlledSystem) -> None:

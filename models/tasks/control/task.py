@@ -168,6 +168,21 @@ class ByConstruction(Written):
                                         "got none")
         return self
 
+    @model_validator(mode="after")
+    def _what_is_demanded_has_a_reason(self) -> "ByConstruction":
+        for name in self.retreat:
+            if not (self.metric or name in self.hold):
+                raise FieldError(["retreat", name], "expected metric and objective, or `hold` of this control, which "
+                                                    "say when, got neither")
+        for name in self.advance:
+            if name not in self.idle and name not in self.enough:
+                raise FieldError(["advance", name], "expected `idle` or `enough` of this control, which say when, got "
+                                                    "neither")
+            if self.metric and name in self.idle and self.calm >= self.near:
+                raise FieldError(["calm"], f"expected less than near, {self.near:g}, from where on `{name}` is held "
+                                           f"back, got {self.calm:g}")
+        return self
+
 
 class ControlWorkload(Written):
     """One workload."""

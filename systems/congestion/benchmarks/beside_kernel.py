@@ -13,7 +13,7 @@ code, policy, length and objective is kept.
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -157,8 +157,12 @@ def _bundle(policy: Any, fallback: Mapping[str, float], folder: Path, work: Path
     from models.tasks.task import load_task
     from serving.keys import create_key_pair
     from serving.signature import sign_folder
+    from systems.congestion.simulator import Congestion
 
-    task, environment = load_task(TASK), environment_of(TASK)
+    task = load_task(TASK)
+    limits = task.workload(WORKLOAD).limits
+    environment = Congestion(tuple(replace(one, low=limits[one.name][0], high=limits[one.name][1])
+                                   for one in environment_of(TASK).controls))
     rule = TunedRule(FALLBACK, fallback, Score(0.0, 0.0, 0.0, 0.0), 0)  # of which its name and settings ship
     product = policy_product(task, WORKLOAD, environment, with_limits(policy, environment), Versions(TASK, TASK, 0),
                              rule)

@@ -7,7 +7,7 @@ import numpy as np
 
 from systems.congestion.guarantee import Rules
 
-STEP_S = 0.0005
+STEP_S = 0.0002
 
 
 class Seen(NamedTuple):
@@ -65,11 +65,12 @@ def driven(rules: Rules, bandwidth: float, base_s: float, jitter_s: float, most_
         last = int(np.searchsorted(came[: step + 1], now + STEP_S))
         packets = sent[first:last].sum()
         if packets > 0:
-            acked, trip = packets / (now + STEP_S - began), float(np.average(delays[first:last], weights=sent[first:last]))
+            acked = packets / (now + STEP_S - began)
+            trip = float(np.average(delays[first:last], weights=sent[first:last]))
             least = min(least, trip)
             most = acked + max(most - acked, 0.0) * np.exp(-(now + STEP_S - began) / (10.0 * trip))
-            low, high = allowed(rules, rate, (seen := Seen(acked, most, max(trip - least, 2.0**-12))), most_queueing_s)
-            rate = choose(now, low, high, waiting, seen)
+            seen = Seen(acked, most, max(trip - least, 2.0**-12))
+            rate = choose(now, *allowed(rules, rate, seen, most_queueing_s), waiting, seen)
         first, began = last, now + STEP_S
         due = began + max(0.5 * least, 2.0 / rate, 0.005)
     return rows
