@@ -76,8 +76,9 @@ def _bbr(seen: Seen, memory: Memory, settings: Values) -> Array:
     probe = settings["probe_gain"]
     cruising = np.where(place < 1, probe, np.where(place < 2, 2 - probe, settings["cruise_gain"]))
     gain = np.where(memory["flat"] < _ROUNDS, _STARTUP, np.where(memory["drained"] > 0, cruising, 1 / _STARTUP))
-    in_flight = settings["window_gain"] * most * least / seen["rtt_s"]
-    return np.asarray(np.where(memory["flat"] < _ROUNDS, gain * most, np.minimum(gain * most, in_flight)))
+    # no more in flight than so many products of bandwidth and least round trip, in the beginning as well
+    in_flight = np.where(memory["flat"] < _ROUNDS, _STARTUP, settings["window_gain"]) * most * least / seen["rtt_s"]
+    return np.asarray(np.minimum(gain * most, in_flight))
 
 
 def _vegas(seen: Seen, memory: Memory, settings: Values) -> Array:
