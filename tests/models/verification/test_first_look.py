@@ -16,7 +16,6 @@ from models.verification.checker.chain import read_chain
 from models.verification.decide import decide
 from models.verification.first_look import FirstLook, _sliced, agrees
 from models.verification.network.onnx_reader import read_onnx
-from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, dense_model, replayed
 
@@ -81,25 +80,6 @@ def test_points_of_the_first_look_lie_in_their_boxes_as_float32() -> None:
         assert ((lower[box] <= x) & (x <= upper[box])).all()
         wide = lower[box] < upper[box]
         assert (x[wide] == x[wide].astype(np.float32)).mean() > 0.9
-
-
-GATED = {  # x0 + relu(0.2 x0 - 1e6 relu(x1 - x2)): at most 1.2 x0, whatever the gate does
-    "box": {"x0": [4, 4000], "x1": [0, 8], "x2": [0, 8]},
-    "properties": [{"order": {"upper": "x0", "lower": "output", "factor": 0.8, "margin": -0.01}}]}
-
-
-def gated(path: Path) -> Path:
-    return dense_file(path, [[[1, 0, 0], [0, 1, -1]], [[1, 0], [0.2, -1e6]], [[1, 1]]], [[0, 0], [0, 0], [0]])
-
-
-def test_a_root_is_proved_in_slices_across_one_input(tmp_path: Path) -> None:
-    model, claim = gated(tmp_path / "m.onnx"), tmp_path / "s.yaml"
-    claim.write_text(yaml.safe_dump(GATED))
-    found = decide(model, claim, 20.0, certificate=tmp_path / "p.npz")
-    (part,) = found.parts
-    assert found.verdict == "PROVED" and 20 < part.boxes < 400
-    checked = check_proof(tmp_path / "p.npz", model, claim)
-    assert checked.accepted and checked.leaves == part.boxes
 
 
 def test_slices_cover_the_root_and_prove_nothing_that_is_not_so(tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def driven(rules: Rules, bandwidth: float, base_s: float, jitter_s: float, most_
     count = round(seconds / STEP_S)
     rate, waiting, known = starts
     least, most = base_s + known, 0.25
-    left_at = np.zeros(count)  # when what was sent in a step has been served, and what comes back, in order
+    # when it is acknowledged, what was sent in a step, and after how long
     came, sent, delays = np.zeros(count), np.zeros(count), np.zeros(count)
-    rows, first, began, due = np.zeros((count, 2)), 0, 0.0, 0.0
+    rows, first, began = np.zeros((count, 2)), 0, 0.0
     due = max(0.5 * least, 2.0 / rate, 0.005)
     for step in range(count):
         now = step * STEP_S

@@ -1,14 +1,23 @@
 """A bounded queue and a used link, for ever: by the law in small steps against the worst, and by its check."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
+from models.control.contract.systems import environment_of
+from models.control.policy.policy import Policy
+from models.control.policy.policy_chain import Box, chain
+from models.control.policy.policy_model import chain_onnx
+from models.tasks.control.policies import policy_shape
+from models.tasks.task import load_task
+from models.verification.decide import decide
+from models.verification.proof_file import check_proof
 from systems.congestion.environment import SETTINGS
 from systems.congestion.guarantee import Found, Rules, check, found, guarantees, rules_of
 from tests.systems.congestion.adversary import STEP_S, Seen, driven
@@ -25,7 +34,9 @@ def of(base_rtt_ms: float, most_queueing_s: float) -> tuple[Rules, dict[str, Any
     shipped = found_of(base_rtt_ms=base_rtt_ms, most_queueing_s=most_queueing_s)["shipped"]
     document = {name: value for name, value in json.loads(shipped.content).items() if name != "format"}
     rules = rules_of(PROPERTIES, most_queueing_s)
-    assert rules is not None and (bound := found(rules, **document)) is not None
+    assert rules is not None
+    bound = found(rules, **document)
+    assert bound is not None
     return rules, document, bound
 
 
@@ -120,3 +131,25 @@ def test_it_says_what_is_guaranteed_of_the_workload() -> None:
     assert one["bound"] == pytest.approx(0.5543, abs=1e-3)
     assert one["statement"] == found_of()["shipped"].statement
     assert "waits 0.555 s at most in its queue, for ever, and sends at least 14.3 %" in one["statement"]
+
+
+def test_what_it_rests_on_is_proved_of_any_weights(tmp_path: Path) -> None:
+    """The form alone; the one of the most that is added takes slices across the rate (first_look.py)."""
+    task, environment = load_task("congestion"), environment_of("congestion")
+    low, high = task.workload("uplink").limits["target_rate_pps"]
+    shape = policy_shape(task, environment)
+    policy = Policy(replace(shape, controls=(replace(shape.controls[0], low=low, high=high),)),
+                    torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        policy.weights[-1].mul_(100.0)
+    box = Box.of(shape.signals)
+    box.lower[0], box.upper[0] = low, high
+    (tmp_path / "m.onnx").write_bytes(chain_onnx(*chain(policy, box), {}))
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({
+        "features": [one.name for one in shape.signals], "outputs": ["target_rate_pps"],
+        "box": {one.name: [*walls] for one, *walls in zip(shape.signals, box.lower.tolist(), box.upper.tolist(),
+                                                          strict=True)},
+        "properties": [one for one in PROPERTIES if "monotone" not in one]}))
+    found = decide(tmp_path / "m.onnx", tmp_path / "s.yaml", 60.0, certificate=tmp_path / "p.npz")
+    assert found.verdict == "PROVED" and sum(part.boxes for part in found.parts) > 20
+    assert check_proof(tmp_path / "p.npz", tmp_path / "m.onnx", tmp_path / "s.yaml").accepted

@@ -143,6 +143,24 @@ def test_a_ceiling_holds_whatever_the_weights_and_the_limits_of_change(gates):
     assert np.array_equal(target[calm], without[calm]) and calm.sum() > 5
 
 
+def test_what_is_demanded_holds_whatever_the_weights():
+    """Of a control whose safe side is more, and of one whose safe side is less."""
+    for side, sign in (("more", 1.0), ("less", -1.0)):
+        controls = (replace(CONTROLS[0], safe_side=side), *CONTROLS[1:])
+        of = replace(shape(gates=replace(FORCED, ceilings={})), controls=controls)
+        x = observations(of, 20000, 11)
+        target = policy_of(of, scale=100.0)(x).detach().numpy()[:, 0]
+        cores, cpu, p99, slo, served = (x[:, of.column(name)].numpy() for name in (
+            "cpu_limit_cores", "cpu_utilization", "p99_ms", "slo_ms", "served_share"))
+        change, inside = sign * (target - cores) / cores, (cores > 0.5) & (cores < 7.0)
+        missed, enough, idle = p99 >= slo, served >= 0.9, (cpu <= 0.3) & (p99 <= 0.5 * slo)
+        assert (change[missed & ~enough & (served < 0.7) & inside] >= 0.2 - 1e-6).all(), "retreats"
+        assert (np.abs(change[missed & enough & inside]) < 1e-6).all(), "held on both sides"
+        assert (change[~missed & (p99 < 0.94 * slo) & (enough | idle) & inside] <= -0.05 + 1e-6).all(), "advances"
+        assert min(where.sum() for where in (missed & inside & (served < 0.7), idle & inside, enough & inside)) > 50
+        assert len(np.unique(change[inside])) > 200
+
+
 def with_gates(policy, gates):
     other = Policy(replace(policy.shape, gates=gates)).double()
     other.load_state_dict(policy.state_dict())
