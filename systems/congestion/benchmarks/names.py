@@ -2,5 +2,6 @@
 
 BENCHMARKS = {
     "congestion-rules": "systems.congestion.benchmarks.against_rules",
+    "congestion-for-ever": "systems.congestion.benchmarks.for_ever",
     "congestion-real-link": "systems.congestion.benchmarks.beside_kernel",
 }

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.shown import Headline, Plot, Source
-from systems.congestion.benchmarks import against_rules, real_link_tables
+from systems.congestion.benchmarks import against_rules, for_ever, real_link_tables
 
 PLOTS = (Plot("congestion_real_link", real_link_tables.draw, "docs/images/congestion_real_link.svg"),)
 TABLES: dict[str, Source] = {
     "congestion-rules": Source("congestion_rules", against_rules.rewards_table),
     "congestion-rules-conditions": Source("congestion_rules", against_rules.conditions_line),
+    "congestion-for-ever": Source("congestion_for_ever", for_ever.bounds_table),
+    "congestion-for-ever-conditions": Source("congestion_for_ever", for_ever.conditions_line),
     "congestion-real-link": Source("congestion_real_link", real_link_tables.controllers_table),
     "congestion-real-link-fairness": Source("congestion_real_link", real_link_tables.fairness_table),
     "congestion-real-link-shares": Source("congestion_real_link", real_link_tables.shares_table),

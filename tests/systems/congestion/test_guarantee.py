@@ -1,7 +1,7 @@
 """A bounded queue and a used link, for ever: by the law in small steps against the worst, and by its check."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from models.tasks.control.policies import policy_shape
 from models.tasks.task import load_task
 from models.verification.decide import decide
 from models.verification.proof_file import check_proof
+from systems.congestion.benchmarks.adversary import STEPS, choices, driven
 from systems.congestion.environment import SETTINGS
 from systems.congestion.guarantee import Found, Rules, check, found, guarantees, rules_of
-from tests.systems.congestion.adversary import STEP_S, Seen, driven
 
 PROPERTIES = yaml.safe_load((Path(__file__).parents[3] / "systems/congestion/congestion.yaml").read_text())[
     "specification"]["properties"]
@@ -40,64 +40,33 @@ def of(base_rtt_ms: float, most_queueing_s: float) -> tuple[Rules, dict[str, Any
     return rules, document, bound
 
 
-@dataclass
-class Greedy:
-    """As fast as it may until its queue is as long as it likes, then as slow as it may until there is none."""
-
-    floods: bool = False
-
-    def __call__(self, now: float, low: float, high: float, waiting: float, seen: Seen) -> float:
-        if waiting == 0.0:
-            self.floods = True
-        elif high < low * 1.2 or seen.queueing_s > 0.06:
-            self.floods = False
-        return high if self.floods else low
+NAMES = list(choices(0.05, 0.1))
 
 
-def waves(of: float, share: float) -> Any:
-    return lambda now, low, high, waiting, seen: high if now % of < share * of else low
-
-
-def at_random(seed: int) -> Any:
-    random, kept = np.random.default_rng(seed), {"goes": 1.0}
-
-    def choose(now: float, low: float, high: float, waiting: float, seen: Seen) -> float:
-        if random.random() < 0.1:
-            kept["goes"] = random.choice([0.0, 0.0, 1.0, 1.0, random.random()])
-        return low + kept["goes"] * (high - low)
-    return choose
-
-
-CHOICES: dict[str, Any] = {
-    "fast": lambda now, low, high, waiting, seen: high, "slow": lambda now, low, high, waiting, seen: low,
-    "greedy": Greedy(), **{f"waves {of}": waves(of, share) for of, share in ((0.6, 0.5), (1.5, 0.4), (4.0, 0.3))},
-    **{f"random {seed}": at_random(seed) for seed in range(3)}}
-
-
-@pytest.mark.parametrize(("name", "choose"), CHOICES.items(), ids=CHOICES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", ["slowest_pps", "fastest_pps"])
-def test_nobody_who_keeps_to_the_rules_breaks_it(name: str, choose: Any, place: str) -> None:
+def test_nobody_who_keeps_to_the_rules_breaks_it(name: str, place: str) -> None:
     rules, document, bound = of(50.0, 0.1)
     jitter_s, random = document["jitter_s"], np.random.default_rng(1)
     late = {"slow": lambda now: 0.0, "fast": lambda now: jitter_s}.get(name, lambda now: jitter_s * random.random())
     bandwidth = document[place]
-    rows = driven(rules, bandwidth, 0.05, jitter_s, 0.1, 20.0, choose, (0.9 * bandwidth, 0.0, 0.0), late)
+    rows = driven(rules, bandwidth, 0.05, jitter_s, 0.1, 20.0, choices(0.05, 0.1)[name], (0.9 * bandwidth, 0.0), late)
     assert rows[:, 0].max() <= bound.queueing_s
     assert rows[:, 1].min() >= bound.used
     if name == "fast":
-        assert rows[:, 0].max() > 0.7 * bound.queueing_s, "it is tried"
+        assert rows[:, 0].max() > 0.6 * bound.queueing_s, "it is tried"
 
 
-@pytest.mark.parametrize("choose", [at_random(5), lambda now, low, high, waiting, seen: low])
-def test_it_holds_from_a_long_queue_and_the_highest_rate_on(choose: Any) -> None:
+@pytest.mark.parametrize("name", ["random 0", "slow"])
+def test_it_holds_from_a_long_queue_and_the_highest_rate_on(name: str) -> None:
     rules, document, _ = of(50.0, 0.1)
     bound = found(rules, **document | {"slowest_pps": 2000.0})
     assert bound is not None and bound.after_s < 200
     late = np.random.default_rng(2)
-    rows = driven(rules, 2000.0, 0.05, document["jitter_s"], 0.1, bound.after_s + 10.0, choose, (4000.0, 1.0, 0.0),
-                  lambda now: document["jitter_s"] * late.random())
-    settled = rows[round(bound.after_s / STEP_S):]
-    assert rows[:, 0].max() > 2.0 > bound.queueing_s >= settled[:, 0].max()
+    rows = driven(rules, 2000.0, 0.05, document["jitter_s"], 0.1, bound.after_s + 10.0, choices(0.05, 0.1)[name],
+                  (4000.0, 1.0), lambda now: document["jitter_s"] * late.random())
+    settled = rows[round(bound.after_s * STEPS / 0.05):]
+    assert rows[:, 0].max() > 1.5 > bound.queueing_s >= settled[:, 0].max()
     assert settled[:, 1].min() >= bound.used
 
 
