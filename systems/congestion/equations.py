@@ -38,7 +38,7 @@ def least_round_trip(least_s: Any, probing_s: Any, rtt_s: Any, rate_pps: Any, se
     """
     probing_s = (probing_s + seconds) * (rate_pps * rtt_s <= PROBE_PACKETS)
     goes_on = probing_s < PROBE_S + PROBE_ROUND_TRIPS * least_s
-    return rtt_s - xp.clamp(rtt_s - least_s, 0.0, math.inf) * goes_on, probing_s * goes_on
+    return xp.where(goes_on & (least_s < rtt_s), least_s, rtt_s), probing_s * goes_on
 
 
 class LeastRoundTrip:

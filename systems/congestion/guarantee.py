@@ -47,6 +47,7 @@ ASSUMED = ("One sender on a link whose bandwidth stays, packets as a fluid, noth
            "on what is proved of the file itself.")
 WORDS = {"change": "Jitter at most", "bound": "Queueing at most", "caption": "For ever, as follows of what is proved"}
 MOST_WAITING_S = 1.0  # of a queue that it starts from
+SURE = 0.99  # of what counts as no queue: a jitter of all of it would be one for any rounding
 MARGIN_PPS = 0.01  # that a property may leave, of rounding
 _RATE, _TARGET = "rate_pps", CONTROLS[0].name
 _SIGNALS = {signal.name: signal for signal in SIGNALS}
@@ -152,7 +153,8 @@ def found(rules: Rules, base_s: float, jitter_s: float, most_queueing_s: float, 
     drains = 1.0 - over / rules.draining
     least_pps = max(used, 0.0) * slowest_pps
     follows = (
-        most > 1.0 and kappa < 1.0 and under >= rules.delivered and jitter_s <= rules.calm_s < most_queueing_s
+        most > 1.0 and kappa < 1.0 and under >= rules.delivered
+        and jitter_s <= SURE * rules.calm_s and rules.calm_s < most_queueing_s
         and drains > 0.0 and over / rules.draining * rules.retreat < 1.0
         # no later interval sees both a queue and none, and none of them is longer than half a round trip
         and used > 0.0 and LEAST_PACKETS / least_pps + jitter_s <= base_s and wait_s + jitter_s <= base_s
@@ -235,7 +237,7 @@ def _says(properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) 
 
 def _tried(rules: Rules, base_s: float, most_queueing_s: float) -> Iterator[dict[str, float]]:
     """Documents, the slowest links first."""
-    jitter_s = math.floor(1e4 * min(rules.calm_s, base_s / 20.0)) / 1e4
+    jitter_s = math.floor(1e4 * min(SURE * rules.calm_s, base_s / 20.0)) / 1e4
     for packets in range(8, 400, 2):
         most = (1.0 + rules.up) * (1.0 + jitter_s / max(0.5 * base_s, LEAST_INTERVAL_S)) / rules.until
         slowest, fastest = math.ceil(packets / base_s), math.floor(min(rules.most / most, rules.grows))

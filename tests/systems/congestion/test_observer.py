@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from models.control.simulation.tensors import TENSORS
+from systems.congestion import equations as law
 from systems.congestion.observer import CongestionObserver
 from systems.congestion.simulator import Congestion
 
@@ -49,3 +51,30 @@ def test_what_is_not_measured_is_not_known_and_spoils_nothing() -> None:
     other = CongestionObserver()
     other.restore(observer.state())
     assert other.state() == observer.state()
+
+
+def test_the_least_round_trip_is_forgotten_at_the_end_of_a_probe_alone() -> None:
+    """With at most four packets in flight, for five seconds and sixteen round trips, without a break."""
+    least = law.LeastRoundTrip()
+    assert least.seconds is None and least.heard(0.05, 400.0, 0.1) == 0.05
+    for _ in range(600):  # a queue that stands for an hour
+        assert least.heard(0.4, 400.0, 6.0) == 0.05
+    for rates, forgotten in (([9.0] * 57, False), ([11.0, *[9.0] * 57], False), ([9.0] * 2, True)):
+        for rate in rates:
+            assert least.seconds == 0.05
+            least.heard(0.4, rate, 0.1)
+        assert (least.seconds == 0.4) == forgotten
+    assert least.heard(0.3, 400.0, 0.1) == 0.3 and least.heard(0.5, 400.0, 0.1) == 0.3
+
+
+def test_many_least_round_trips_are_those_of_one_each() -> None:
+    random, count = np.random.default_rng(0), 40
+    ones = [law.LeastRoundTrip() for _ in range(count)]
+    least, probing = torch.full((count,), 64.0), torch.zeros(count)
+    for _ in range(200):
+        trips = torch.tensor(random.uniform(0.1, 0.5, count))
+        rates = torch.tensor(random.choice([5.0, 7.0, 40.0], count))
+        least, probing = law.least_round_trip(least, probing, trips, rates, 1.0, TENSORS)
+        assert least.tolist() == pytest.approx([one.heard(float(trip), float(rate), 1.0) for one, trip, rate in
+                                                zip(ones, trips, rates, strict=True)])
+
