@@ -10,6 +10,7 @@ torch, whose import alone takes longer than this. What it leaves open, the searc
 Symbols: R roots, n inputs, o outputs, P points; x (P, n).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -37,8 +38,9 @@ PLACES, SLOPE_POINTS = 5, 64
 OFFERS = 8
 # Products of one first look, above which it would take longer than the import that it saves; of its points.
 PRODUCTS, POINT_PRODUCTS = 300_000_000, 30_000_000
-# Products of all slices; width of those that show whether an input does, as a share of its side.
-SLICED_PRODUCTS, SLICE = 3_000_000_000, 2.0**-7
+# Products of all slices, and their number, above which the search is asked instead; inputs of a network that is sliced;
+# width of the slices that show whether an input does, as a share of its side.
+SLICED_PRODUCTS, SLICES, SLICED_INPUTS, SLICE = 3_000_000_000, 2048, 1024, 2.0**-7
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,10 @@ def prove_roots(chain: Chain, check: Check, lower: FloatArray, upper: FloatArray
         return None
     holds, margin = check(lower, upper, np.arange(len(lower)))
     trees: list[list[tuple[int, float]]] = [[(-1, 0.0)] for _ in lower]
-    tried, most, least = PRODUCTS // of_box, SLICED_PRODUCTS // of_box, float(margin[holds].min(initial=np.inf))
+    if not holds.all() and lower.shape[1] > SLICED_INPUTS:
+        return None
+    tried, most = PRODUCTS // of_box, min(SLICED_PRODUCTS // of_box, SLICES)
+    least = float(margin[holds].min(initial=np.inf))
     for root in np.flatnonzero(~holds).tolist():
         sliced = _sliced(check, lower[root], upper[root], root, tried, most)
         if sliced is None:
@@ -137,7 +142,9 @@ def _sliced(check: Check, low: FloatArray, high: FloatArray, root: int, tried: i
         return check(lows, highs, np.full(len(begin), root))
 
     ends = np.array([0.0, 0.5, 1.0 - SLICE])
-    for side in np.flatnonzero(high > low)[: tried // len(ends)].tolist():
+    with np.errstate(over="ignore"):
+        sides = np.flatnonzero((high > low) & np.isfinite(high - low))
+    for side in sides[: tried // len(ends)].tolist():
         begin = _between(low[side], high[side], ends)
         if over(side, begin, _between(low[side], high[side], ends + SLICE))[0].all():
             break
@@ -156,6 +163,8 @@ def _sliced(check: Check, low: FloatArray, high: FloatArray, root: int, tried: i
         for node in np.array(open_nodes)[~holds].tolist():
             begins, ends_at = walls[node]
             wall = float(_between(begins, ends_at, np.array([0.5]))[0])
+            if not begins < wall < ends_at:
+                return None
             children[node] = (len(walls), wall)
             later += [len(walls), len(walls) + 1]
             walls += [(begins, wall), (wall, ends_at)]
@@ -171,7 +180,8 @@ def _sliced(check: Check, low: FloatArray, high: FloatArray, root: int, tried: i
 
 def _between(low: float, high: float, share: FloatArray) -> FloatArray:
     """Places of a side; of one that lies above 0 by ratios."""
-    return np.minimum(low * (high / low) ** share if low > 0 else low + (high - low) * share, high)
+    ratio = high / low if low > 0 else math.inf
+    return np.minimum(low * ratio**share if math.isfinite(ratio) else low + (high - low) * share, high)
 
 
 def agrees(chain: Chain, graph: Graph, lower: FloatArray, upper: FloatArray) -> bool:

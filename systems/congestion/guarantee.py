@@ -6,19 +6,22 @@ x is the rate, b the link's, w the queueing in seconds, d the round trip without
 acknowledgement up to that, in order, as in CCAC (Arun et al., SIGCOMM 2021). One sender, nothing lost. A decision ends
 an interval of h seconds (equations.py); what is observed are means over it. Proved of the file are `Rules`. They say:
 
-    acknowledged is at most rho b, rho = 1 + J / h, and so is the most of late: x never exceeds R b,
-    R = (1 + up) rho / until, once it is there.
-    A queue above theta = objective + J is seen d + theta + J and two intervals later at the latest, and from then on
-    x falls by `retreat` an interval:
-        Q = theta + (R - 1) (d + theta + J + 2 h) + h sum of (R / (1 + ...)^k - 1) over the k for which it is positive.
-    A queue that empties is seen d later; until then b sigma is acknowledged, sigma = 1 - J / h. So x falls below what
-    is `enough` once in the queue's time and in the two intervals at most that see both a queue and none, each time to
-    kappa = (1 - down) sigma / start of what is acknowledged. It then sees no queue, and never falls until there is one
-    again, of which the last interval before had b / (1 + up):
+    Acknowledged is at most rho b, rho = 1 + J / h, and so is the most of late. Where that is at most `until` of x
+    nothing is added: x never exceeds R b, R = (1 + up) rho / until, once it is there.
+    A queue above theta = objective + J is seen d + theta + J and two intervals later at the latest. From then on, as
+    long as it is above theta, x falls by `retreat` an interval while it is above b (for rho is below `draining`), and
+    never rises, so that the queue grows no more once x is below b:
+        Q = theta + (R - 1) (d + theta + J + 2 h) + h sum of (R / retreat^k - 1) over the k for which it is positive.
+    A queue that empties is seen d later; until then sigma b is acknowledged, sigma = 1 - J / h. x falls only where less
+    than `start` of it is acknowledged, so to kappa = (1 - down) sigma / start of what is at least. The first interval
+    that sees a queue sees what was sent just before it, b / (1 + up) or more: x >= kappa b / (1 + up) until it is
+    empty. Two intervals at most see both a queue and none, for they all touch the J seconds after the first that shows
+    it gone; what is acknowledged in them was sent before either of them (h + J <= d), so x falls by kappa once more.
+    After that no queue is seen, and x does not fall until d after there is one again:
         u = kappa^2 / (1 + up).
 
-The least round trip stays within J of d: it is forgotten at the end of a probe alone, by when a queue of Q is gone.
-No torch, no onnx.
+Each step may also go MARGIN_PPS the wrong way; how often it can is counted (`creep`). The least round trip stays within
+J of d: it is forgotten at the end of a probe alone, by when a queue of Q is gone. No torch, no onnx.
 """
 
 import json
@@ -35,6 +38,8 @@ from models.verification.language.amounts import amount, plain
 from systems.congestion.equations import (
     LEAST_INTERVAL_S,
     LEAST_PACKETS,
+    LEAST_QUEUEING_S,
+    MOST_INTERVAL_S,
     PROBE_PACKETS,
     PROBE_ROUND_TRIPS,
     PROBE_S,
@@ -48,6 +53,7 @@ ASSUMED = ("One sender on a link whose bandwidth stays, packets as a fluid, noth
 WORDS = {"change": "Jitter at most", "bound": "Queueing at most", "caption": "For ever, as follows of what is proved"}
 MOST_WAITING_S = 1.0  # of a queue that it starts from
 SURE = 0.99  # of what counts as no queue: a jitter of all of it would be one for any rounding
+MOST_STEPS = 100_000
 MARGIN_PPS = 0.01  # that a property may leave, of rounding
 _RATE, _TARGET = "rate_pps", CONTROLS[0].name
 _SIGNALS = {signal.name: signal for signal in SIGNALS}
@@ -58,8 +64,8 @@ class Rules(NamedTuple):
 
     Attributes:
         least: no rate is below; most: none above.
-        retreat: where the objective is missed and acknowledged is at most `draining` of x, the next is at most
-            x / retreat, if x is `low` at least.
+        retreat: where the objective is missed the next is at most x, and at most x / retreat where acknowledged is at
+            most `draining` of x and x is `low` at least.
         until: where the most acknowledged of late is at most this share of x, the next is at most x.
         up: the next is at most (1 + up) x.
         down: the next is at least (1 - down) x.
@@ -99,6 +105,8 @@ def rules_of(properties: Sequence[Mapping[str, Any]], most_queueing_s: float) ->
         properties: as specification.yaml has them, proved.
     """
     missed = {"queueing_s": "most_queueing_s"}
+    if not any(factor >= 1.0 for factor, _ in _orders(properties, _RATE, _TARGET, missed, set())):
+        return None
     slower = [(factor, *_span(when, "acked_share"), *_span(when, _RATE)) for factor, when in
               _orders(properties, _RATE, _TARGET, missed, {"acked_share", _RATE}) if factor > 1.0]
     ceilings = [_span(when, "most_acked_share") for factor, when in
@@ -109,7 +117,8 @@ def rules_of(properties: Sequence[Mapping[str, Any]], most_queueing_s: float) ->
               _orders(properties, _TARGET, _RATE, None, {"acked_share"}) if factor >= 1.0]
     seen = {"queueing_s", "most_queueing_s", "mean_loss_share", "most_acked_share", _RATE}
     calm = [(when, factor) for factor, when in _orders(properties, _TARGET, _RATE, None, seen) if factor >= 1.0
-            and _holds(when, "most_queueing_s", most_queueing_s) and _holds(when, "mean_loss_share", 0.0)]
+            and _holds(when, "most_queueing_s", most_queueing_s) and _holds(when, "queueing_s", LEAST_QUEUEING_S)
+            and _holds(when, "mean_loss_share", 0.0) and _span(when, "mean_loss_share")[1] > 0.0]
     still = [_span(when, "queueing_s")[1] for when, _ in calm if not {"most_acked_share", _RATE} & set(when)]
     faster = [(factor, *_span(when, "most_acked_share"), _span(when, "queueing_s")[1], *_span(when, _RATE))
               for when, factor in calm if factor > 1.0]
@@ -141,33 +150,45 @@ def found(rules: Rules, base_s: float, jitter_s: float, most_queueing_s: float, 
     seen_s = base_s + jitter_s + 2.0 * wait_s  # and theta: until a queue is seen
     theta = most_queueing_s + jitter_s
 
+    creep = MARGIN_PPS / slowest_pps  # of an interval
+
     def peak(starts_s: float, rate: float) -> tuple[float, int]:
         """The longest queue of one that is seen late, and the intervals in which it still grows."""
         queue, steps = starts_s + max(rate - 1.0, 0.0) * (seen_s + starts_s), 0
-        while (rate := (rate + MARGIN_PPS / slowest_pps) / rules.retreat) > 1.0 and steps < 100_000:
+        while (rate := (rate + creep) / rules.retreat) > 1.0:
             queue, steps = queue + wait_s * (rate - 1.0), steps + 1
+            if steps > MOST_STEPS:
+                return math.inf, steps
         return queue, steps
 
+    if most <= 1.0:
+        return None
+    # in which what is not to rise may: until a queue of so much too much has come and is seen
+    most += creep * math.ceil((theta / (most - 1.0) + seen_s + theta) / shortest_s + 2.0)
     kappa = (1.0 - rules.down) * under / rules.start
-    queueing_s, used = peak(theta, most)[0], kappa**2 / (1.0 + rules.up) - MARGIN_PPS * 4.0 / slowest_pps
-    drains = 1.0 - over / rules.draining
-    least_pps = max(used, 0.0) * slowest_pps
+    queueing_s, drains = peak(theta, most)[0], 1.0 - over / rules.draining
+    lag = math.ceil((base_s + jitter_s) / shortest_s) + 2  # intervals in which a rate is surely acknowledged
+    # in which what is not to fall may: until a queue is gone at what is not enough, and is seen to be
+    follows = kappa < 1.0 and math.isfinite(queueing_s) and over < rules.start
+    used = kappa**2 / (1.0 + rules.up) - creep * math.ceil(
+        queueing_s / (1.0 - over / rules.start) / shortest_s + lag + 4.0) if follows else 0.0
     follows = (
-        most > 1.0 and kappa < 1.0 and under >= rules.delivered
-        and jitter_s <= SURE * rules.calm_s and rules.calm_s < most_queueing_s
+        follows and under >= rules.delivered and jitter_s <= SURE * rules.calm_s and rules.calm_s < most_queueing_s
         and drains > 0.0 and over / rules.draining * rules.retreat < 1.0
-        # no later interval sees both a queue and none, and none of them is longer than half a round trip
-        and used > 0.0 and LEAST_PACKETS / least_pps + jitter_s <= base_s and wait_s + jitter_s <= base_s
+        # what two intervals acknowledge that see both a queue and none was sent before either
+        and used > 0.0 and LEAST_PACKETS / (used * slowest_pps) + jitter_s <= base_s and wait_s + jitter_s <= base_s
+        # with no queue what is added is more than what may be lost meanwhile
+        and (rules.advance - 1.0) * used > 2.0 * lag * creep
         # a probe sends at half the link's rate at most, and lasts until the queue is gone
         and slowest_pps * base_s >= 2.0 * PROBE_PACKETS
-        and 3.0 * queueing_s + 2.0 * base_s <= PROBE_S + PROBE_ROUND_TRIPS * base_s
+        and 3.0 * queueing_s + 2.0 * base_s <= PROBE_S + PROBE_ROUND_TRIPS * base_s and base_s <= MOST_INTERVAL_S
         and rules.low <= used * slowest_pps and fastest_pps * most <= rules.most and fastest_pps <= rules.grows)
     if not follows:
         return None
     start_s = max(MOST_WAITING_S, theta)
     longest_s, steps = peak(start_s, rules.most / slowest_pps)
+    steps += math.ceil(math.log(rules.draining / over) / math.log(rules.retreat))  # until it drains at that rate
     after_s = seen_s + start_s + steps * wait_s + longest_s / drains
-    lag = math.ceil((base_s + jitter_s) / shortest_s) + 2  # intervals in which a rate is surely acknowledged
     sent = rules.least
     while sent < fastest_pps:
         after_s += lag * max(wait_s, LEAST_PACKETS / sent)
@@ -240,7 +261,7 @@ def _tried(rules: Rules, base_s: float, most_queueing_s: float) -> Iterator[dict
     jitter_s = math.floor(1e4 * min(SURE * rules.calm_s, base_s / 20.0)) / 1e4
     for packets in range(8, 400, 2):
         most = (1.0 + rules.up) * (1.0 + jitter_s / max(0.5 * base_s, LEAST_INTERVAL_S)) / rules.until
-        slowest, fastest = math.ceil(packets / base_s), math.floor(min(rules.most / most, rules.grows))
+        slowest, fastest = math.ceil(packets / base_s), math.floor(min(0.98 * rules.most / most, rules.grows))
         if slowest < fastest:
             yield {"base_s": base_s, "jitter_s": jitter_s, "most_queueing_s": most_queueing_s,
                    "slowest_pps": float(slowest), "fastest_pps": float(fastest)}

@@ -105,5 +105,8 @@ def test_slices_cover_the_root_and_prove_nothing_that_is_not_so(tmp_path: Path) 
     assert margin == pytest.approx(1.2 - 9 / 8) and sum(asked) < 100
     assert _sliced(check, low, high, 7, 5, 100) is None, "no input is left that may be tried"
     assert _sliced(check, low, high, 7, 100, 6) is None, "more boxes than it may take"
+    # the thin slices hold, and nothing in between ever does: an end, with walls that are apart
+    thin = lambda lower, upper, root: ((upper - lower)[:, 2] == 9 / 128, lower[:, 2])  # noqa: E731
+    assert _sliced(thin, low, high, 7, 100, 10_000) is None
     never = lambda lower, upper, root: (np.zeros(len(root), bool), -np.ones(len(root)))  # noqa: E731
     assert _sliced(never, low, high, 7, 100, 100) is None
