@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING), pyt
 def test_a_small_policy_is_trained_proved_signed_and_sends(tmp_path: Path) -> None:
     bandwidth = 3.6 + np.random.default_rng(0).normal(0, 0.3, 200)
     made, contract = small_champion(tmp_path, "congestion", pd.DataFrame({"bandwidth_mbps": bandwidth}))
+    assert contract.guarantee is not None and "at most in its queue, for ever" in contract.guarantee.statement
     assert contract.fallback is not None and contract.fallback.safe_ranges["target_rate_pps"].safe_side == "less"
 
     with udp_link(300.0, 0.05, 100) as to:
@@ -36,5 +37,6 @@ def test_a_small_policy_is_trained_proved_signed_and_sends(tmp_path: Path) -> No
     for step in steps:
         seen = step["seen"]
         if step["actor"] == "policy" and seen["queueing_s"] > seen["most_queueing_s"]:
-            assert step["done"]["target_rate_pps"] <= seen["rate_pps"] + 0.02, step
+            slower = 1.03 if seen["acked_share"] <= 1.2 and seen["rate_pps"] >= 8 else 1.0
+            assert step["done"]["target_rate_pps"] <= seen["rate_pps"] / slower + 0.02, step
     assert len({round(rate, 3) for rate in rates}) > 10 and max(rates) < 3000
