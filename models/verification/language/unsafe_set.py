@@ -5,7 +5,8 @@ A box r is safe if for no x in [lower[r], upper[r]] and no alternative k all M c
 
     coefficients[r, k, m] @ y(x) + constants[r, k, m] >= 0   for m = 1..M
 
-Rows of all zeros always hold; they pad alternatives with fewer constraints.
+Rows of all zeros always hold. Alternatives with fewer constraints are padded with their last one: a row that holds
+anyway would always be the nearest to a proof, and the bound of no other be improved.
 """
 
 from collections.abc import Sequence
@@ -81,5 +82,7 @@ def unsafe_set(cases: Sequence[tuple[FloatArray, FloatArray, Alternative]], apar
     for r, (_, _, alternatives) in enumerate(boxes):
         constants[r, len(alternatives):] = -1.0
         for k, (matrix, offset) in enumerate(alternatives):
-            coefficients[r, k, : len(offset)], constants[r, k, : len(offset)] = matrix, offset
+            if len(offset):  # else of zeros, which always hold
+                fitting = np.minimum(np.arange(rows), len(offset) - 1)
+                coefficients[r, k], constants[r, k] = matrix[fitting], offset[fitting]
     return UnsafeSet(np.stack([box[0] for box in boxes]), np.stack([box[1] for box in boxes]), coefficients, constants)
