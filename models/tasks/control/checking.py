@@ -109,20 +109,14 @@ def _check_by_construction(task: ControlTask, workload: str, environment: Contro
             _known([*place, part, control], control, controls, "a control")
     _check_steps(written, environment)
     _check_ceilings(written, task.workload(workload).limits, environment)
-    for control, conditions in written.hold.items():
-        for name, until in conditions.items():
-            signal, (end, _) = signals[name], Gates().held_until(until)
-            if not signal.low <= until or not end <= signal.high:
-                raise FieldError([*place, "hold", control, name], f"expected {signal.low:g} to "
-                                 f"{signal.high * until / end:g} {signal.unit}, so that it ends inside of what can be "
-                                 f"observed, got {until:g}")
-    for control, conditions in written.enough.items():
-        for name, start in conditions.items():
-            signal, (begins, _) = signals[name], Gates().held_from(start)
-            if not signal.low <= begins or not start <= signal.high:
-                raise FieldError([*place, "enough", control, name], f"expected {signal.low * start / begins:g} to "
-                                 f"{signal.high:g} {signal.unit}, so that it begins inside of what can be observed, "
-                                 f"got {start:g}")
+    for part, free_at, word in (("hold", Gates().held_until, "ends"), ("enough", Gates().held_from, "begins")):
+        for control, conditions in getattr(written, part).items():
+            for name, full in conditions.items():
+                signal, (free, _) = signals[name], free_at(full)
+                low, high = signal.low * max(1.0, full / free), signal.high * min(1.0, full / free)
+                if not low <= full <= high:
+                    raise FieldError([*place, part, control, name], f"expected {low:g} to {high:g} {signal.unit}, so "
+                                     f"that it {word} inside of what can be observed, got {full:g}")
 
 
 def _check_steps(written: ByConstruction, environment: ControlledSystem) -> None:
