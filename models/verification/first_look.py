@@ -122,7 +122,7 @@ def prove_roots(chain: Chain, check: Check, lower: FloatArray, upper: FloatArray
         if sliced is None:
             return None
         trees[root], worst = sliced
-        most, least = most - 2 * len(trees[root]), min(least, worst)
+        most, least = most - len(trees[root]), min(least, worst)
     nodes = [node for tree in trees for node in tree]
     tree = BoxTree(np.array([side for side, _ in nodes], dtype=np.int16), np.array([wall for _, wall in nodes]))
     leaves = tree.leaves

@@ -13,7 +13,7 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
                     settings: Mapping[str, float], seconds: float) -> Checked:
-    """See `GuaranteeChecker`: what is proved of the model says all that this needs of it."""
+    """See `GuaranteeChecker`: what is proved of the model, and its objective, say all that this needs."""
     from systems.congestion import guarantee
 
-    return guarantee.check(content, properties)
+    return guarantee.check(content, properties, settings)

@@ -1,6 +1,6 @@
 """What follows from measurements, by the same arithmetic in simulation (tensors) and beside a real sender (numbers).
 
-Symbols: `Of` is any type of numbers with arithmetic; `xp` holds exp, log and clamp of that type.
+Symbols: `Of` is any type of numbers with arithmetic; `xp` holds exp, log, clamp and where of that type.
 """
 
 import math

@@ -202,7 +202,8 @@ def statement(of: Found, document: Mapping[str, float]) -> str:
     """What is guaranteed, in words."""
     known = {name: plain(value) for name, value in document.items()}
     return (f"In the fluid law, one sender on a link of {known['slowest_pps']} to {known['fastest_pps']} packets a "
-            f"second, a round trip of {known['base_s']} s and jitter of at most {known['jitter_s']} s waits "
+            f"second, a round trip of {known['base_s']} s and jitter of at most {known['jitter_s']} s, whose "
+            f"objective is {known['most_queueing_s']} s of queueing, waits "
             f"{amount(of.queueing_s, 's')} at most in its queue, for ever, and sends at least "
             f"{plain(math.floor(1000 * of.used) / 10)} % of what the link carries: from any rate and a queue of up to "
             f"{plain(MOST_WAITING_S)} s after {math.ceil(of.after_s)} s; the first from the start, if that is an empty "
@@ -225,7 +226,7 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
             if (of := found(rules, **document)) is None:
                 continue
             content = json.dumps({"format": FORMAT, **document}).encode()
-            checked = check(content, properties)
+            checked = check(content, properties, settings)
             assert checked.accepted, checked.reason
             shipped = Shipped(content, checked.statement)
             one |= {"change": document["jitter_s"], "status": "PROVED", "statement": checked.statement, "reason": "",
@@ -235,19 +236,24 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
 
-def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> Judged:
-    """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
+def check(content: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str]) -> Judged:
+    """Whether a shipped guarantee follows of what is proved, for the objective that the policy is told; never raises on
+    a bad one."""
     return judged(content, FORMAT, ("base_s", "jitter_s", "most_queueing_s", "slowest_pps", "fastest_pps"),
-                  partial(_says, properties))
+                  partial(_says, properties, settings))
 
 
-def _says(properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> str:
+def _says(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+          document: Mapping[str, Any]) -> str:
     numbers = {name: value for name, value in document.items() if name != "format"}
     if not all(is_finite_number(value) and value > 0 for value in numbers.values()):
         raise Rejected(f"guarantee must have numbers above 0, got {str(numbers)[:200]}")
     if numbers["slowest_pps"] > numbers["fastest_pps"]:
         raise Rejected(f"slowest_pps must be at most fastest_pps, got {numbers['slowest_pps']:g} and "
                        f"{numbers['fastest_pps']:g}")
+    if numbers["most_queueing_s"] != settings["most_queueing_s"]:
+        raise Rejected(f"most_queueing_s must be the objective that the policy is told, {settings['most_queueing_s']}, "
+                       f"got {numbers['most_queueing_s']:g}")
     rules = rules_of(properties, numbers["most_queueing_s"])
     of = None if rules is None else found(rules, **numbers)
     if of is None:
