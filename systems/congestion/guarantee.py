@@ -51,6 +51,7 @@ ASSUMED = ("One sender on a link whose bandwidth stays, packets as a fluid, noth
            "by any part of the jitter; a packet once found no queue; the policy decides, and when it is due. It rests "
            "on what is proved of the file itself.")
 WORDS = {"change": "Jitter at most", "bound": "Queueing at most", "caption": "For ever, as follows of what is proved"}
+MOST_JITTER_MS = 50.0  # that is claimed, of a round trip of a second
 MOST_WAITING_S = 1.0  # of a queue that it starts from
 SURE = 0.99  # of what counts as no queue: a jitter of all of it would be one for any rounding
 MOST_STEPS = 100_000
@@ -215,10 +216,11 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     began = time.monotonic()
     base_s, most_queueing_s = 1e-3 * float(settings["base_rtt_ms"]), float(settings["most_queueing_s"])
     rules = rules_of(properties, most_queueing_s)
-    one: dict[str, Any] = {"change": None, "change_unit": "s", "status": "UNKNOWN", "statement": "", "bound": None,
-                           "bound_unit": "s", "steps": None, "growth": None, "leaves": 0, "reason":
-                           "Too little is proved of a step: the rate must fall while the objective is missed, rise "
-                           "where there is no queue, and keep to what is acknowledged.", "seconds": 0.0}
+    one: dict[str, Any] = {
+        "change": MOST_JITTER_MS * base_s, "change_unit": "ms", "status": "UNKNOWN", "statement": "", "bound": None,
+        "bound_unit": "ms", "steps": None, "growth": None, "leaves": 0, "seconds": 0.0,
+        "reason": "Too little is proved of a step: the rate must fall while the objective is missed, rise where there "
+                  "is no queue, and keep to what is acknowledged."}
     shipped = None
     if rules is not None:
         one["reason"] = "What is proved of a step bounds no queue on such a path."
@@ -229,8 +231,8 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
             checked = check(content, properties, settings)
             assert checked.accepted, checked.reason
             shipped = Shipped(content, checked.statement)
-            one |= {"change": document["jitter_s"], "status": "PROVED", "statement": checked.statement, "reason": "",
-                    "bound": of.queueing_s, "steps": math.ceil(2.0 * of.after_s / base_s)}
+            one |= {"change": 1e3 * document["jitter_s"], "status": "PROVED", "statement": checked.statement,
+                    "reason": "", "bound": 1e3 * of.queueing_s, "steps": math.ceil(2.0 * of.after_s / base_s)}
             break
     one["seconds"] = time.monotonic() - began
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
@@ -264,7 +266,7 @@ def _says(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float 
 
 def _tried(rules: Rules, base_s: float, most_queueing_s: float) -> Iterator[dict[str, float]]:
     """Documents, the slowest links first."""
-    jitter_s = math.floor(1e4 * min(SURE * rules.calm_s, base_s / 20.0)) / 1e4
+    jitter_s = math.floor(1e4 * min(SURE * rules.calm_s, 1e-3 * MOST_JITTER_MS * base_s)) / 1e4
     for packets in range(8, 400, 2):
         most = (1.0 + rules.up) * (1.0 + jitter_s / max(0.5 * base_s, LEAST_INTERVAL_S)) / rules.until
         slowest, fastest = math.ceil(packets / base_s), math.floor(min(0.98 * rules.most / most, rules.grows))
