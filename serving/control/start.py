@@ -40,6 +40,7 @@ from serving.state_folder import StateFolder
 LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
 WITHIN_S = 20.0  # of each of these looks
 POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
+ENDS_WITHIN_S = 2.0  # such a look at the end; one that hangs is left behind
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,9 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             if gives_back:
                 error.args = (f"{error}; {limits_of_a_refused_start(request, written, _places(request, state.home))}",)
             raise
-        champion.follow(POLL_S, stopped)
-        in_ledger.follow(POLL_S, stopped)
+        for thread in (champion.follow(POLL_S, stopped), in_ledger.follow(POLL_S, stopped)):
+            stack.callback(thread.join, ENDS_WITHIN_S)  # nothing is written in a folder that is the next one's
+        stack.callback(stopped.set)
 
         def on_step(record: ControlStep) -> None:
             metrics.count(record)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -141,6 +142,7 @@ def dying(point: int, failure: type[BaseException] = Crash) -> Iterator[list[str
     `failure`: what every further change raises; of an OSError the process lives on, on a full disk.
     """
     died: list[str] = []
+    here = threading.get_ident()  # no thread of another test dies
     changes = iter(range(point))
 
     def wrapped(name: str) -> Callable[..., Any]:
@@ -148,7 +150,7 @@ def dying(point: int, failure: type[BaseException] = Crash) -> Iterator[list[str
 
         def call(*arguments: Any, **options: Any) -> Any:
             is_change = name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR)
-            if is_change and next(changes, None) is None:
+            if is_change and threading.get_ident() == here and next(changes, None) is None:
                 died.append(name)
                 raise failure
             return original(*arguments, **options)

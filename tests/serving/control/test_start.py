@@ -339,6 +339,13 @@ def test_an_actuator_that_measures_is_read_in_place_of_a_server(configuration, t
     assert len(MADE[-1].costs) == 3 and MADE[-1].holder == ""
 
 
+def test_nothing_looks_at_champion_or_ledger_any_more_once_a_controller_has_ended(configuration, tmp_path, killed):
+    before = set(threading.enumerate())
+    control(replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05),
+            configuration, lambda record: None, lambda line: None)
+    assert not set(threading.enumerate()) - before
+
+
 def _changed(path, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     return path
