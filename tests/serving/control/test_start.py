@@ -340,10 +340,14 @@ def test_an_actuator_that_measures_is_read_in_place_of_a_server(configuration, t
 
 
 def test_nothing_looks_at_champion_or_ledger_any_more_once_a_controller_has_ended(configuration, tmp_path, killed):
-    before = set(threading.enumerate())
+    alive = []
+
+    def looking():
+        return {thread.name for thread in threading.enumerate()} & {"champion", "ledger switch"}
+
     control(replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05),
-            configuration, lambda record: None, lambda line: None)
-    assert not set(threading.enumerate()) - before
+            configuration, lambda record: alive.extend(looking()), lambda line: None)
+    assert sorted(alive) == ["champion", "ledger switch"] and not looking()
 
 
 def _changed(path, **changes):
