@@ -1,9 +1,11 @@
 """Packets as a fluid on one link with one queue: first in, first out, whatever is too much is lost.
 
-    q' = x (1 - p) + y - b, from 0 to what the queue holds;   what is sent at s comes back at a(s) = s + d + q(s) / b
+    q' = x (1 - p) + y - b, from 0 to what the queue holds
+    what is sent at s comes back at d + S^-1(S(s) + q(s)), which is s + d + q(s) / b while b stays
 
-x is the sender's rate, p the share lost at random, y what others send, b the bandwidth, d the round trip without a
-queue. Between decisions x, y and b are constant, so q has one bend at most, and what a sender hears in an interval are
+x is the sender's rate, p the share lost at random, y what others send, b the bandwidth, S what the link could have
+carried until then, d the round trip without a queue. Between decisions x and y are constant and of b the mean counts,
+so q has one bend at most, and what a sender hears in an interval are
 differences of three curves over a: packets delivered, packets lost (heard of when they would have come back) and their
 round trips. This is PCC-RL's law without single packets; half the least round trip is an interval.
 
@@ -49,11 +51,13 @@ class Past(NamedTuple):
 class State(NamedTuple):
     """step: number of the next; time_s; queue: packets; window: of the rival, packets; since_cut_s: of the rival.
 
+    carried: (N, G + 1) float64, packets that the link can have carried until each place of its grid.
     curves: (2 K, 6, N) of each segment: when its first and its last packet come back, packets delivered and lost,
     round trips of the first and the last.
     """
 
     links: Links
+    carried: Tensor
     step: int
     time_s: Tensor
     queue: Tensor
@@ -72,6 +76,7 @@ class Congestion:
                                    "throughput_mbps": "Mbit/s"}
     cost_unit, step_seconds, steps = "reward below that of an empty link", STEP_SECONDS, 120
     scenarios: tuple[str, ...] = ("", *FAMILIES)
+    intervals = INTERVALS
 
     def __init__(self, controls: tuple[Control, ...] = CONTROLS) -> None:
         self.controls = controls
@@ -93,8 +98,10 @@ class Congestion:
         first = episodes.first_pps.clamp(low, high)
         past = Past(first, first, first, torch.full_like(zero, 0.25), episodes.base_s, torch.full_like(zero, 64.0),
                     zero, zero, zero, zero, 1.5 * episodes.base_s, zero)
-        state = State(episodes, 0, zero, zero, torch.full_like(zero, 4.0), zero,
-                      torch.zeros(2 * INTERVALS, 6, len(zero)), past)
+        carried = (episodes.bandwidth_pps.double() * episodes.grid_s.double()).cumsum(0)
+        carried = torch.cat([torch.zeros_like(carried[:1]), carried]).T.contiguous()
+        state = State(episodes, carried, 0, zero, zero, torch.full_like(zero, 4.0), zero,
+                      torch.zeros(2 * self.intervals, 6, len(zero)), past)
         for _ in range(2):
             state = self._after(state, first, 1.5 * episodes.base_s)
         return state
@@ -109,8 +116,9 @@ class Congestion:
         rate = targets[:, 0].maximum((1 - control.most_down) * past.rate_pps)
         rate = rate.minimum((1 + control.most_up) * past.rate_pps).clamp(control.low, control.high)
         # its length follows from what is known before it
-        after = self._after(state, rate, law.interval(past.min_rtt_s, rate, TENSORS).detach())
-        bandwidth, _ = _now(state)
+        seconds = law.interval(past.min_rtt_s, rate, TENSORS).detach()
+        after = self._after(state, rate, seconds)
+        bandwidth = _bandwidth(state, seconds)
         seen = dict(zip(_NAMES, _signals(after.past, state.links), strict=True))
         came = law.outcome(seen, bandwidth, TENSORS)
         return after, Outcome(came["reward"], came["cost"], came["violation"], came["violated"].to(rate.dtype), {
@@ -130,8 +138,9 @@ class Congestion:
 
     def _after(self, state: State, rate: Tensor, seconds: Tensor) -> State:
         links, past = state.links, state.past
-        bandwidth, cross = _now(state)
-        round_trip = links.base_s + state.queue.detach() / bandwidth
+        bandwidth, cross = _bandwidth(state, seconds), _now(state)[1]
+        came = links.base_s + _waits(state, torch.zeros_like(seconds), state.queue)
+        round_trip = came.detach()
         others = cross + links.rival * state.window / round_trip
         arriving = rate * (1 - links.loss)
         net = arriving + others - bandwidth
@@ -141,9 +150,9 @@ class Congestion:
         at_bend = (state.queue + net * bend).clamp(min=0.0).minimum(links.queue_packets)
         too_much = net.clamp(min=0.0) / (arriving + others).clamp(min=_TINY)  # share dropped by a full queue
         parts: list[Tensor] = []
-        begins, came = state.curves[-1, 1], links.base_s + state.queue / bandwidth
-        trip = links.base_s + at_bend / bandwidth
+        begins = state.curves[-1, 1]
         for length, until, dropped in ((bend, bend, None), (seconds - bend, seconds, too_much)):
+            trip = links.base_s + _waits(state, until.detach(), at_bend)
             ends = (state.time_s + until + trip).maximum(begins + _TINY)  # nobody overtakes
             delivered = arriving * length if dropped is None else arriving * (1 - dropped) * length
             parts.append(torch.stack([begins, ends, delivered, rate * length - delivered, came, trip]))
@@ -153,7 +162,7 @@ class Congestion:
         lost_rival = torch.where(net > 0, too_much * (seconds - bend), 0.0).detach() * others
         window, since = _reno(state.window, state.since_cut_s, lost_rival * links.rival, round_trip, seconds)
         told = _told(past, heard, rate, seconds, links, state.step)
-        return State(links, state.step + 1, state.time_s + seconds, at_bend, window, since, curves, told)
+        return State(links, state.carried, state.step + 1, state.time_s + seconds, at_bend, window, since, curves, told)
 
 
 def _now(state: State) -> tuple[Tensor, Tensor]:
@@ -161,6 +170,33 @@ def _now(state: State) -> tuple[Tensor, Tensor]:
     links = state.links
     place = (state.time_s.detach() / links.grid_s).long() % len(links.bandwidth_pps)
     return (links.bandwidth_pps.gather(0, place[None])[0], links.cross_pps.gather(0, place[None])[0])
+
+
+def _carried(state: State, after_s: Tensor) -> Tensor:
+    """(N,) float64, packets that the link can have carried by so many seconds after now; the grid goes round."""
+    grid_s, places = state.links.grid_s.double(), state.carried.shape[1] - 1
+    place = (state.time_s.detach().double() + after_s) / grid_s
+    turn, within = place.div(places, rounding_mode="floor"), place.remainder(places)
+    first = within.long().clamp(max=places - 1)[:, None]
+    before, beyond = (state.carried.gather(1, one)[:, 0] for one in (first, first + 1))
+    return turn * state.carried[:, -1] + before + (within - first[:, 0]) * (beyond - before)
+
+
+def _bandwidth(state: State, seconds: Tensor) -> Tensor:
+    """Mean of the coming seconds."""
+    return ((_carried(state, seconds) - _carried(state, torch.zeros_like(seconds))) / seconds).float()
+
+
+def _waits(state: State, after_s: Tensor, queue: Tensor) -> Tensor:
+    """Seconds until the link has carried `queue` packets, from so many seconds after now on."""
+    grid_s, places, all_of_it = state.links.grid_s.double(), state.carried.shape[1] - 1, state.carried[:, -1]
+    wanted = _carried(state, after_s) + queue
+    turn = wanted.detach().div(all_of_it, rounding_mode="floor")
+    rest = wanted - turn * all_of_it
+    first = (torch.searchsorted(state.carried, rest.detach()[:, None], right=True) - 1).clamp(0, places - 1)
+    before, beyond = (state.carried.gather(1, one)[:, 0] for one in (first, first + 1))
+    place = turn * places + first[:, 0] + (rest - before) / (beyond - before)
+    return (place * grid_s - state.time_s.detach() - after_s).clamp(min=0.0).float()
 
 
 def _heard(curves: Tensor, times: Tensor) -> Tensor:

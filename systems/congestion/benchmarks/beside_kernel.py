@@ -130,13 +130,12 @@ def _made(work: Path, policy: Path | None, objective_s: float) -> tuple[Ours, st
 
 def _policy(file: Path | None) -> Any:
     from models.control.policy.policy import Policy
-    from systems.congestion.benchmarks.against_rules import PLACES
-    from systems.congestion.benchmarks.against_rules import _policy as trained
+    from systems.congestion.benchmarks.against_rules import trained_policy
 
     if file is not None and file.exists():
         return Policy.load(file)
     print("training a policy", flush=True)
-    policy = trained(0)[PLACES[0]]["all"]
+    policy = trained_policy(0)
     if file is not None:
         policy.save(file)
     return policy

@@ -23,6 +23,7 @@ from systems.congestion.observer import CongestionObserver
 
 NAMES = tuple(signal.name for signal in SIGNALS)
 _LOW, _HIGH = (np.array([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
+FEATURES = ["sent latency inflation", "latency ratio", "send ratio"]  # of its own learner
 MOST_QUEUEING_S = 0.1  # told to those that ask
 
 
@@ -45,31 +46,31 @@ def load(folder: Path) -> Any:
 
 
 class Connection:
-    """One sender on one link, drawn as `create_new_links_and_senders` draws them."""
+    """One sender on one link, drawn as `create_new_links_and_senders` draws them. seconds: of the next interval."""
 
     def __init__(self, module: Any) -> None:
         bandwidth, latency = random.uniform(100, 500), random.uniform(0.05, 0.5)
         queue, loss = 1 + int(np.exp(random.uniform(0, 8))), random.uniform(0.0, 0.05)
         links = [module.Link(bandwidth, latency, queue, loss) for _ in range(2)]
-        self.sender = module.Sender(random.uniform(0.3, 1.5) * bandwidth, [links[0], links[1]], 0, ["send ratio"], 10)
-        self._network = module.Network([self.sender], links)
-        self._observer, self._least, self._seconds = CongestionObserver(), law.LeastRoundTrip(), 3 * latency
+        self.sender = module.Sender(random.uniform(0.3, 1.5) * bandwidth, [links[0], links[1]], 0, FEATURES, 10)
+        self.network = module.Network([self.sender], links)
+        self._observer, self._least, self.seconds = CongestionObserver(), law.LeastRoundTrip(), 3 * latency
         for _ in range(2):
             self.row, _ = self.interval()
 
     def interval(self) -> tuple[dict[str, float], float]:
         """Runs one: what is observed after it, and its reward."""
-        reward = float(self._network.run_for_dur(self._seconds))
+        reward = float(self.network.run_for_dur(self.seconds))
         seen = self.sender.get_run_data()
         trip = float(seen.get("avg latency"))
-        least_s = self._least.heard(trip, self.sender.rate, self._seconds) if trip > 0 else 0.0
-        known = {"acked_pps": self.sender.acked / self._seconds, "rtt_s": trip, "min_rtt_s": least_s,
-                 "interval_s": self._seconds,
+        least_s = self._least.heard(trip, self.sender.rate, self.seconds) if trip > 0 else 0.0
+        known = {"acked_pps": self.sender.acked / self.seconds, "rtt_s": trip, "min_rtt_s": least_s,
+                 "interval_s": self.seconds,
                  "rtt_slope": float(np.clip(seen.get("sent latency inflation"), -1, 1)),
                  "loss_share": float(seen.get("loss ratio"))}
-        row = self._observer.observe(known if trip > 0 else {}, {"rate_pps": self.sender.rate}, self._seconds)
+        row = self._observer.observe(known if trip > 0 else {}, {"rate_pps": self.sender.rate}, self.seconds)
         if trip > 0:
-            self._seconds = law.interval(least_s, self.sender.rate, NUMBERS)
+            self.seconds = law.interval(least_s, self.sender.rate, NUMBERS)
             self.row = row | {"most_queueing_s": MOST_QUEUEING_S}
         else:
             self.row = {**self.row, "rate_pps": self.sender.rate}

@@ -12,6 +12,7 @@ PLOTS = (Plot("congestion_real_link", real_link_tables.draw, "docs/images/conges
 TABLES: dict[str, Source] = {
     "congestion-rules": Source("congestion_rules", against_rules.rewards_table),
     "congestion-rules-conditions": Source("congestion_rules", against_rules.conditions_line),
+    "congestion-aurora": Source("congestion_rules", against_rules.aurora_line),
     "congestion-for-ever": Source("congestion_for_ever", for_ever.bounds_table),
     "congestion-for-ever-conditions": Source("congestion_for_ever", for_ever.conditions_line),
     "congestion-real-link": Source("congestion_real_link", real_link_tables.controllers_table),
@@ -28,7 +29,7 @@ def headline(results: Mapping[str, Any]) -> tuple[str, str]:
     for place in dict.fromkeys(one["place"] for one in results["entries"]):
         here = [one for one in results["entries"] if one["place"] == place]
         policies = [one["rewards"]["all"]["mean"] for one in here if one["controller"].startswith("policy")]
-        rules = [one["rewards"]["own"]["mean"] for one in here if not one["controller"].startswith("policy")]
+        rules = [one["rewards"]["own"]["mean"] for one in here if one["controller"] in against_rules.RULES]
         gains[place] = 100 * (float(np.mean(policies)) / max(rules) - 1)
     worst = min(gains, key=lambda place: gains[place])
     return (f"{max(gains.values()):+.0f} to {gains[worst]:+.0f} % of reward against the best rule, tuned to the very "

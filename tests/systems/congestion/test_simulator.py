@@ -53,6 +53,29 @@ def test_round_trips_and_losses_are_those_of_packets(bandwidth: float, base_s: f
         assert own["rtt_slope"] == pytest.approx(np.clip(real["slope"], -1, 1), abs=0.15)
 
 
+@pytest.mark.parametrize("outage_pps", [1.0, 100.0])
+def test_what_waits_through_an_outage_comes_back_after_it(outage_pps: float) -> None:
+    """Half a second of nearly nothing in every two seconds: sent and heard of as packets are, none is lost."""
+    bandwidths, base_s, grid_s, rate = (400.0, 400.0, 400.0, outage_pps), 0.1, 0.5, 250.0
+    links = plain(400.0, base_s, 1e4, 0.0, rate)
+    links = replace(links, bandwidth_pps=torch.tensor(bandwidths).repeat(64)[:, None], grid_s=torch.tensor([grid_s]))
+    packets = PacketLink(bandwidths * 64, base_s, 1e4, 0.0, grid_s=grid_s)
+    state, trips, real_trips, heard, real_heard = ENVIRONMENT.reset(links), [], [], 0.0, 0.0
+    for _ in range(2):
+        packets.interval(rate, 1.5 * base_s)
+    for _ in range(76):
+        state, _ = ENVIRONMENT.step(state, torch.tensor([[rate]]))
+        own = seen(state)
+        real = packets.interval(own["rate_pps"], own["interval_s"])
+        heard, real_heard = heard + own["acked_pps"] * own["interval_s"], real_heard + real["acked"]
+        assert own["loss_share"] == pytest.approx(0.0, abs=1e-4) and real["lost"] == 0
+        if real["acked"] > 5:
+            trips.append(own["rtt_s"])
+            real_trips.append(real["rtt_s"])
+    assert heard == pytest.approx(real_heard, rel=0.02) and max(real_trips) > 0.3
+    assert np.median(np.abs(np.array(trips) / real_trips - 1)) < 0.03 and max(trips) < 1.1 * max(real_trips)
+
+
 def test_nothing_comes_back_that_was_not_sent() -> None:
     """Over a whole episode what was acknowledged or lost is what was sent, but for a round trip."""
     episodes = replace(ENVIRONMENT.draw("train", 256, 80, 1), noise=torch.zeros(83, 3, 256))
