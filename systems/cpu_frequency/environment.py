@@ -15,7 +15,7 @@ from models.control.contract.setting import Setting
 from models.control.contract.signals import Control
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.cpu_frequency.interface import CONTROLS
-from systems.cpu_frequency.processors import AIR_C, PROCESSORS, Processor
+from systems.cpu_frequency.processors import AIR_C, MOST_CAP_W, PROCESSORS, Processor
 from systems.cpu_frequency.programs import Programs, draw_programs
 from systems.cpu_frequency.rules import RULES
 from systems.cpu_frequency.simulator import FUTURE, CpuFrequency
@@ -31,6 +31,8 @@ SETTINGS = (
     Setting("memory_ns", 0.2, "ns", 0.0, 10.0, meaning="of an instruction, whatever the clock"),
     Setting("fixed_ms", 0.0, "ms", 0.0, 1e4, meaning="of a request, without a core"),
     Setting("ambient_c", 35.0, "degC", -10.0, AIR_C, meaning="air at the heat sink"),
+    Setting("power_cap_w", MOST_CAP_W, "W", 20.0, MOST_CAP_W,
+            meaning="that the package may never take more than; the most: whatever follows of the clock"),
     Setting("most_latency_ms", 20.0, "ms", 1.0, 4096.0, meaning="objective of the 99th percentile"),
 )
 

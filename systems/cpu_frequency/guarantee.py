@@ -1,4 +1,5 @@
-"""A package that never gets hotter than its limit: what follows, in the thermal law, of a clock that is proved.
+"""A package that never gets hotter than its limit, or takes more than its cap: what follows, in the thermal law, of a
+clock that is proved.
 
     T' = E + (T - E) exp(-1 s / (R C)),    E = air + R P(f, all cores busy and active, T)
 
@@ -6,7 +7,9 @@ A specification that bounds the clock where there is little room below the limit
 leaves, for each amount of room, a level; by it and the hottest that the package may be there, a second of the law ends
 at most at the limit: so it does for ever. Power, and with it T', grows with activity, busy cores, clock, temperature
 and resistance: the worst of each stands for all. Turbo limits, power limits and throttling of the hardware are not
-counted on. The largest resistance of which this is so is part of what is guaranteed. No torch, no onnx.
+counted on. The largest resistance of which this is so is part of what is guaranteed, and so is the most power of a
+second, which a cap must not be below: a clock that is bounded (`range` of all, or the workload's limits with it) keeps
+it. No torch, no onnx.
 """
 
 import json
@@ -23,9 +26,9 @@ from models.control.contract.signals import ROUNDING
 from models.verification.checker.archive import Rejected
 from models.verification.language.amounts import amount, plain
 from systems.cpu_frequency.interface import CONTROLS, SIGNALS, STEP_SECONDS
-from systems.cpu_frequency.processors import AIR_C, HEAT_J_PER_K, PROCESSORS, Processor, power_w
+from systems.cpu_frequency.processors import AIR_C, HEAT_J_PER_K, MOST_CAP_W, PROCESSORS, Processor, power_w
 
-FORMAT = "assay-cpu-heat/1"
+FORMAT = "assay-cpu-heat/2"
 ASSUMED = ("A package is one heat capacity behind one resistance to the air, its sensor is exact, and a clock that is "
            "set runs at once. It rests on the bounds of the clock that are proved of the file itself, and on the "
            "shield, which keeps them for whoever acts as long as the temperature is read; a clock that an operator "
@@ -85,12 +88,13 @@ def worst(of: Processor, air_c: float, resistance: float,
     return None if seconds == MOST_S else (max(power for power, _ in ends), hottest, seconds)
 
 
-def statement(of: Processor, air_c: float, resistance: float, watts: float, seconds: int) -> str:
+def statement(of: Processor, air_c: float, resistance: float, cap_w: float, watts: float, seconds: int) -> str:
     """What is guaranteed, in words."""
+    capped = "" if cap_w == MOST_CAP_W else f", which is within its cap of {plain(cap_w)} W,"
     return (f"In the thermal law, an {of.name} with air of at most {plain(air_c)} degC and a resistance of at most "
             f"{plain(resistance)} K/W to it never gets hotter than its limit of {plain(of.limit_c)} degC, from any "
             f"temperature up to that, whatever the load and the programs, and takes at most {amount(watts, 'W')} in "
-            f"any second; from {plain(HOTTER_C)} degrees above the limit it is within {plain(WITHIN_C)} of it after "
+            f"any second{capped or ';'} from {plain(HOTTER_C)} degrees above the limit it is within {plain(WITHIN_C)} of it after "
             f"{math.ceil(seconds * STEP_SECONDS)} s. By the clock alone, without turbo or power limit or throttling.")
 
 
@@ -101,17 +105,21 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     bounds, air_c = bounds_of(properties, of.levels[-1]), float(settings["ambient_c"])
     # ever more of it is ever hotter: the largest thousandth of K/W that holds
     thousandth = next((one for one in range(3000, 0, -1) if worst(of, air_c, one / 1000, bounds)), 0)
+    found, cap_w = worst(of, air_c, thousandth / 1000, bounds) if thousandth else None, float(settings["power_cap_w"])
+    reason = "" if found else ("No resistance keeps the package at its limit: the clock is not bounded enough where "
+                               "there is little room.")
+    if found and found[0] > cap_w:
+        reason = (f"The package may take {amount(found[0], 'W')} in a second, its cap is {plain(cap_w)} W: bound the "
+                  "clock by its limits and by a `range` with a `maximum` for every room.")
     one: dict[str, Any] = {"change": air_c, "change_unit": "degC", "status": "UNKNOWN", "statement": "", "bound": None,
-                           "bound_unit": "W", "steps": None, "growth": None, "leaves": 0,
-                           "reason": "" if thousandth else "No resistance keeps the package at its limit: the clock is "
-                           "not bounded enough where there is little room.", "seconds": 0.0}
+                           "bound_unit": "W", "steps": None, "growth": None, "leaves": 0, "reason": reason,
+                           "seconds": 0.0}
     shipped = None
-    if thousandth:
-        content = json.dumps({"format": FORMAT, "processor": of.name, "air_c": air_c, "resistance": thousandth / 1000}
-                             ).encode()
+    if found and not reason:
+        content = json.dumps({"format": FORMAT, "processor": of.name, "air_c": air_c, "resistance": thousandth / 1000,
+                              "cap_w": cap_w}).encode()
         checked = check(content, properties)
-        found = worst(of, air_c, thousandth / 1000, bounds)
-        assert checked.accepted and found is not None, checked.reason
+        assert checked.accepted, checked.reason
         shipped = Shipped(content, checked.statement)
         one |= {"status": "PROVED", "statement": checked.statement, "bound": found[0], "steps": found[2]}
     one["seconds"] = time.monotonic() - began
@@ -120,18 +128,21 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
 
 def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> Judged:
     """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
-    return judged(content, FORMAT, ("processor", "air_c", "resistance"), partial(_says, properties))
+    return judged(content, FORMAT, ("processor", "air_c", "resistance", "cap_w"), partial(_says, properties))
 
 
 def _says(properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> str:
     of = next((one for one in PROCESSORS if one.name == document["processor"]), None)
-    air_c, resistance = document["air_c"], document["resistance"]
+    air_c, resistance, cap_w = document["air_c"], document["resistance"], document["cap_w"]
     if of is None:
         raise Rejected(f"processor must be a known one, got {document['processor']!r:.40}")
-    known = is_finite_number(air_c) and is_finite_number(resistance)
-    if not (known and -50.0 <= air_c <= AIR_C and resistance > 0):
-        raise Rejected(f"air must be -50 to {AIR_C:g} degC and resistance above 0, got {air_c!r} and {resistance!r}")
+    known = all(is_finite_number(one) for one in (air_c, resistance, cap_w))
+    if not (known and -50.0 <= air_c <= AIR_C and resistance > 0 and 0 < cap_w <= MOST_CAP_W):
+        raise Rejected(f"air must be -50 to {AIR_C:g} degC, resistance above 0 and the cap of power at most "
+                       f"{MOST_CAP_W:g} W, got {air_c!r}, {resistance!r} and {cap_w!r}")
     found = worst(of, air_c, resistance, bounds_of(properties, of.levels[-1]))
     if found is None:
         raise Rejected("the clock must be bounded so that the package keeps its limit, got bounds that do not")
-    return statement(of, air_c, resistance, found[0], found[2])
+    if found[0] > cap_w:
+        raise Rejected(f"power must be within its cap of {plain(cap_w)} W, got {amount(found[0], 'W')} in a second")
+    return statement(of, air_c, resistance, cap_w, found[0], found[2])

@@ -18,6 +18,7 @@ UNGATED = 0.4  # [A] share of the cores' leakage that stays where all of them id
 STALLED_ACTIVITY = 0.5  # [A] of a core that waits for memory, of one that computes
 THROTTLES_C = 4.0  # [A] degrees above the limit over which the processor goes down to its least clock (PROCHOT)
 AIR_C = 45.0  # [A] local ambient that a heat sink is laid out for: T_case = PSI_CA P + T_LA, Intel's thermal profile
+MOST_CAP_W = 400.0  # above what any of them takes
 HEAT_J_PER_K = 250.0  # [A] of a heat sink: some 0.6 kg of copper at 0.39 J/(g K)
 
 

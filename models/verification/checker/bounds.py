@@ -160,7 +160,9 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
     Where no row alone is above 0 throughout, a combination of them with weights >= 0 whose sum is 1 may be: it is never
     above the largest. So a property under linear conditions is proved, each point of the box by the property or by a
     condition that does not hold there. Combined are the rows' linear lower bounds in the inputs (`_combined`).
-    Last, of alternatives with rows of inputs alone, the other rows are bounded where none of those is above 0.
+    Then, of alternatives with rows of inputs alone, the other rows are bounded where none of those is above 0. Last,
+    linear bounds are carried through open ReLUs as 0: whatever a network does, a limit behind it is kept, and lost
+    where a ReLU before it counts as its input.
     """
     *layers, last = bound_layers(weights, biases, boxes, [*relaxations, identity])
     direct = None if on_inputs is None else on_inputs.reshape(constants.size, -1)
@@ -188,7 +190,16 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
                 largest[number] = np.fmax(largest[number], _under_conditions(
                     weights, biases, Box(boxes.lower[b : b + 1], boxes.upper[b : b + 1]), relaxations, given,
                     coefficients[b, k, ~on_x], constants[b, k, ~on_x], on_inputs[b, k, ~on_x]))
-    return largest.reshape(constants.shape[:2])
+    largest = largest.reshape(constants.shape[:2])
+    if relu in relaxations and len(rest := np.flatnonzero(~(largest > 0).all(axis=1))):
+        some = Box(boxes.lower[rest], boxes.upper[rest])
+        *layers, last = bound_layers(weights, biases, some, [*relaxations, identity], tight=False,
+                                     flat=[Box(layer.low[rest], layer.high[rest]) for layer in [*layers, last]])
+        asked = _rows_behind(last, coefficients[rest], constants[rest], None if on_inputs is None else
+                             on_inputs[rest].reshape(constants[rest].size, -1))
+        bounds = np.nan_to_num(_forward(layers, Cube.of(some), asked), nan=-np.inf)
+        largest[rest] = np.fmax(largest[rest], bounds.reshape(constants[rest].shape).max(axis=2))
+    return largest
 
 
 def _under_conditions(weights: Sequence[Array], biases: Sequence[Array], box: Box, relaxations: Sequence[Relaxation],
@@ -225,10 +236,11 @@ def _rows_behind(last: Layer, coefficients: Array, constants: Array, direct: Arr
 
 
 def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, relaxations: Sequence[Relaxation],
-                 tight: bool = True, given: Array | None = None) -> list[Layer]:
+                 tight: bool = True, given: Array | None = None, flat: Sequence[Box] | None = None) -> list[Layer]:
     """Bounds of every layer over the boxes; tight: with a backward pass for each neuron that is left open.
 
-    given (B, C, n + 1): functions of x, constants last, that are >= 0 wherever it matters; None: none.
+    given (B, C, n + 1): functions of x, constants last, that are >= 0 wherever it matters; None: none. flat: intervals
+    of each layer's z that are known; then the linear lower bound of each ReLU is 0 but of those that are hardly open.
     """
     cube = Cube.of(boxes, given)
     varying = cube.varying
@@ -250,6 +262,8 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, 
         linear_low = cube.least(low[:, :-2], low[:, -2]) - error
         linear_high = -cube.least(-high[:, :-2], -high[:, -2]) + error
         z_low, z_high = np.maximum(linear_low, low[:, -1]), np.minimum(linear_high, high[:, -1])
+        if flat is not None:
+            z_low, z_high = np.fmax(z_low, flat[k].lower), np.fmin(z_high, flat[k].upper)
         lines = relaxation(z_low, z_high)
         if tight and k > 1:
             _tighten(layers, boxes, weight, bias, z_low, z_high, lines.below != lines.above)
@@ -261,6 +275,9 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, 
             carried = _own_lines(lines, low[:, -2] + reach_low + error, linear_low,
                                  np.fmax(-reach_high + high[:, -2], cube.least(high[:, :-2], high[:, -2])) - error,
                                  linear_high, high[:, -2])
+            if flat is not None:
+                carried = carried._replace(below_slope=np.where(
+                    (lines.below != lines.above) & (-z_low > CUT * z_high), 0.0, carried.below_slope))
         low, high = low * carried.below_slope[:, None], high * carried.above_slope[:, None]
         low[:, -2] += carried.below
         high[:, -2] += carried.above

@@ -108,7 +108,29 @@ def test_without_bounds_nothing_is_guaranteed_of_a_hot_package() -> None:
     assert "do not" in check(content, unbounded).reason
 
 
+def test_a_cap_of_power_is_kept_by_a_clock_that_is_bounded_and_by_no_other() -> None:
+    """Stepped out with the power of the law written anew: all cores busy, at the most that is allowed."""
+    (one,) = found_of(power_cap_w=150.0)["found"]
+    assert one["status"] == "UNKNOWN" and "may take 194 W in a second, its cap is 150 W" in one["reason"]
+    bounded = [*PROPERTIES, {"range": {"output": "target_frequency_ghz", "maximum": 2.4005}}]
+    found = found_of(bounded, power_cap_w=150.0)
+    (one,) = found["found"]
+    assert one["status"] == "PROVED" and "which is within its cap of 150 W, from" in one["statement"]
+    (of,) = (one for one in PROCESSORS if one.name == "E5-2683 v3")
+    resistance, now, most = json.loads(found["shipped"].content)["resistance"], 60.0, 0.0
+    for _ in range(2000):
+        ghz = 2.0 if of.limit_c - now <= 1 else 2.4
+        volts = (0.87 + 0.15 * (ghz - 2.0)) / 0.87
+        watts = 120 * (0.2 + 0.25 * 2 ** ((now - of.limit_c) / 30) * volts + 0.55 * volts**2 * ghz / 2.0)
+        most, now = max(most, watts), after(of, 35.0, resistance, now, ghz)
+    assert 0.97 * one["bound"] < most <= one["bound"] < 150.0
+    lower = {**json.loads(found["shipped"].content), "cap_w": 0.99 * one["bound"]}
+    assert "within its cap" in check(json.dumps(lower).encode(), bounded).reason
+    assert "within its cap" in check(found["shipped"].content, PROPERTIES).reason
+
+
 @pytest.mark.parametrize(("change", "reason"), [
+    ({"cap_w": 100.0}, "within its cap of 100 W"), ({"cap_w": 401.0}, "at most 400 W"), ({"cap_w": None}, "at most 400"),
     ({"resistance": 0.5}, "bounds that do not"), ({"air_c": 45.0}, "bounds that do not"),
     ({"resistance": -1.0}, "above 0"), ({"air_c": None}, "-50 to 45"), ({"air_c": True}, "-50 to 45"),
     ({"resistance": "0.1"}, "above 0"), ({"processor": "Z80"}, "a known one"), ({"levels": [1.2]}, "must be assay-cpu"),
