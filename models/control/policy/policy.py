@@ -341,7 +341,10 @@ class Policy(nn.Module):
 
     @torch.no_grad()
     def member(self, *index: int) -> "Policy":
-        """One of many, as a policy of its own."""
+        """One of many, as a policy of its own. Raises ValueError: not one index for each of `members`."""
+        if len(index) != len(self.members):
+            raise ValueError(f"expected {len(self.members)} indices, one for each of members {self.members}, got "
+                             f"{len(index)}")
         one = Policy(self.shape)
         one.mean.copy_(self.mean)
         one.spread.copy_(self.spread)

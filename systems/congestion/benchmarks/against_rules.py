@@ -27,7 +27,7 @@ from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.control.simulation.rollout import acting_of, roll_out
 from models.control.training.rule_tuning import Tuner
-from models.control.training.through_environment import ThroughEnvironment
+from models.control.training.through_environment import ThroughEnvironment, stack
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
@@ -114,8 +114,8 @@ def trained_policy(seed: int, links: Congestion | None = None, start: Policy | N
     rounds = task.training.rounds if start is None else task.training.finetune_rounds
     return ThroughEnvironment(
         links or environment.differentiable, links or environment, policy_shape(task, environment),
-        training_settings(task, rounds), [seed], [task.objective.violating_share], demands_of(task),
-        start).run().policy.member(0)
+        training_settings(task, rounds, start is not None), [seed], [task.objective.violating_share], demands_of(task),
+        None if start is None else stack([start])).run().policy.member(0)
 
 
 def _tuned(name: str, peers: Peers) -> dict[str, Any]:

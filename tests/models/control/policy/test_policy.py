@@ -216,6 +216,13 @@ def test_many_policies_are_those_alone():
     torch.testing.assert_close(apart, together)
 
 
+def test_a_single_policy_has_no_members_to_take():
+    many = policy_of(shape(), members=(2,))
+    for policy, index in ((many.member(0), (0,)), (many, ()), (many, (0, 0))):
+        with pytest.raises(ValueError, match=f"one for each of members .*, got {len(index)}"):
+            policy.member(*index)
+
+
 def test_the_onnx_file_computes_it_in_raw_units():
     of = shape()
     policy = policy_of(of, scale=3.0)
