@@ -130,7 +130,8 @@ def test_a_cap_of_power_is_kept_by_a_clock_that_is_bounded_and_by_no_other() -> 
 
 
 @pytest.mark.parametrize(("change", "reason"), [
-    ({"cap_w": 100.0}, "within its cap of 100 W"), ({"cap_w": 401.0}, "at most 400 W"), ({"cap_w": None}, "at most 400"),
+    ({"cap_w": 100.0}, "within its cap of 100 W"), ({"cap_w": 401.0}, "at most 400 W"),
+    ({"cap_w": None}, "at most 400 W"),
     ({"resistance": 0.5}, "bounds that do not"), ({"air_c": 45.0}, "bounds that do not"),
     ({"resistance": -1.0}, "above 0"), ({"air_c": None}, "-50 to 45"), ({"air_c": True}, "-50 to 45"),
     ({"resistance": "0.1"}, "above 0"), ({"processor": "Z80"}, "a known one"), ({"levels": [1.2]}, "must be assay-cpu"),
