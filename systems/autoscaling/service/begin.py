@@ -138,8 +138,14 @@ def _scrape_s(api: PrometheusApi, found: Found) -> float:
     """How often the load is scraped, s: by the samples of the last five minutes; 15 where nobody can tell."""
     if not found.newest:
         return 15.0
-    # newest is max(timestamp(SELECTOR)): its changes over five minutes, second by second
-    counted = api.series("query", {"query": f"changes(({found.newest})[5m:1s])"})
-    changes = float(counted[0].values[-1]) if len(counted) == 1 else 0.0
-    return float(min((one for one in (1, 2, 5, 10, 15, 20, 30, 60, 120) if changes * one >= 250), default=60)) \
-        if changes >= 2 else 15.0
+    # newest is max(timestamp(SELECTOR)): its changes over five minutes, or since it is there, second by second
+    there, changes = (_number(api, f"{function}(({found.newest})[5m:1s])")
+                      for function in ("count_over_time", "changes"))
+    return float(min((one for one in (1, 2, 5, 10, 15, 20, 30, 60, 120) if changes * one >= there * 5 / 6),
+                     default=60)) if changes >= 2 else 15.0
+
+
+def _number(api: PrometheusApi, query: str) -> float:
+    """Of the one series that answers; 0 where there are none or many."""
+    found = api.series("query", {"query": query})
+    return float(found[0].values[-1]) if len(found) == 1 else 0.0

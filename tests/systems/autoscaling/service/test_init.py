@@ -74,6 +74,16 @@ def test_a_service_that_a_server_knows_becomes_files_that_fit_together(server: s
     assert checked.exit_code == 0, checked.output
 
 
+def test_how_often_a_service_of_two_minutes_is_scraped_is_not_asked_of_five(tmp_path: Path, server: str) -> None:
+    young = history(5.0).iloc[:24]
+    young.attrs["window_s"] = 5.0
+    with Guard() as guard:
+        found = init("--prometheus", prometheus_with(guard, counters(young), 5.0), "--name", "web", "--last", "2m",
+                     "--objective", "150")
+    assert found.exit_code == 0, found.output
+    assert "scraped every 5 s" in Path("web/controller.yaml").read_text()
+
+
 def test_nothing_is_overwritten_unless_it_is_asked_for(server: str) -> None:
     asked = ("--prometheus", server, "--name", "web", "--last", "1h")
     assert init(*asked).exit_code == 0
