@@ -28,6 +28,7 @@ from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from benchmarks.pipeline.assay_run import COMMAND, run_assay
+from feature_store.errors import AssayError
 from feature_store.whole_files import write_file
 from pipelines.request import code_version
 from recording.tools import require_tools
@@ -94,6 +95,8 @@ def _measured(work: Path, url: str, options: argparse.Namespace) -> dict[str, An
     trained = run_assay(["--task", str(place / "task.yaml"), "--telemetry", url, "--mapping", str(place / "load.yaml")],
                         home, work / "mlflow.yaml")
     (entry,), seconds["run"] = trained.summary["entries"], trained.seconds
+    if entry["gates"] is None:
+        raise AssayError(f"{NAME} must be registered by `assay run`, got {entry['status']}: {entry['reason']}")
     found = {"seconds": seconds, "settings": task["settings"], "limits": task["limits"],
              "verdict": entry["verdict"], "gates": {one["name"]: one["passed"] for one in entry["gates"]["gates"]},
              "metrics": {name: entry["metrics"][name] for name in KEPT}}
