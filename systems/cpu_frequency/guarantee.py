@@ -111,7 +111,7 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
                                "there is little room.")
     if found and found[0] > cap_w:
         reason = (f"The package may take {amount(found[0], 'W')} in a second, its cap is {plain(cap_w)} W: bound the "
-                  "clock by its limits and by a `range` with a `maximum` for every room.")
+                  "clock by the workload's limits, and let a `range` say so.")
     one: dict[str, Any] = {"change": air_c, "change_unit": "degC", "status": "UNKNOWN", "statement": "", "bound": None,
                            "bound_unit": "W", "steps": None, "growth": None, "leaves": 0, "reason": reason,
                            "seconds": 0.0}

@@ -27,6 +27,13 @@ def numbers_of(task: ControlTask, workload: str) -> dict[str, float]:
             for value in [written.get(setting.name, setting.default)] if not isinstance(value, str)}
 
 
+def limits_of(task: ControlTask, workload: str, environment: Environment) -> dict[str, tuple[float, float]]:
+    """control -> (low, high): of the workload, within the environment's."""
+    written = task.workload(workload).limits
+    return {control.name: (max(low, control.low), min(high, control.high)) for control in environment.controls
+            for low, high in [written.get(control.name, (control.low, control.high))]}
+
+
 def specification_of(task: ControlTask, workload: str, environment: Environment, where: str = "task",
                      lines: Lines | None = None) -> Specification:
     """What is to be proved, in raw units; an input's box is all that can be observed, unless the task says another, and
@@ -44,15 +51,17 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
     place = ("workloads", workload, "specification") if own else ("specification",)
     units = {signal.name: signal.unit for signal in environment.signals}
     units |= {control.name: control.unit for control in environment.controls}
+    observed = {signal.name: (signal.low, signal.high) for signal in environment.signals}
+    limits = limits_of(task, workload, environment)
+    for control in environment.controls:
+        (low, high), (least, most) = observed[control.current], limits[control.name]
+        observed[control.current] = (max(low, least), min(high, most))
+    known = {f"{name}.low": low for name, (low, _) in limits.items()}
+    known |= {f"{name}.high": high for name, (_, high) in limits.items()}
     try:
-        demands = demanded(task.demanded(workload), numbers_of(task, workload))
+        demands = demanded(task.demanded(workload), numbers_of(task, workload) | known)
     except FieldError as error:
         raise field_error((*place, *error.path), str(error), where, lines) from error
-    observed = {signal.name: (signal.low, signal.high) for signal in environment.signals}
-    for control in environment.controls:
-        low, high = observed[control.current]
-        least, most = written.limits.get(control.name, (control.low, control.high))
-        observed[control.current] = (max(low, least, control.low), min(high, most, control.high))
     return parse_specification(
         demands, tuple(signal.name for signal in environment.signals), observed, f"{where}, workload {workload}",
         tuple(control.name for control in environment.controls), units, lines and lines.below(*place))

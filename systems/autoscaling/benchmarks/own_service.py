@@ -96,7 +96,7 @@ def _measured(work: Path, url: str, options: argparse.Namespace) -> dict[str, An
                         home, work / "mlflow.yaml")
     (entry,), seconds["run"] = trained.summary["entries"], trained.seconds
     if entry["gates"] is None:
-        raise AssayError(f"{NAME} must be registered by `assay run`, got {entry['status']}: {entry['reason']}")
+        raise AssayError(f"{NAME} must be registered by `assay run`, got {entry['status']}: {entry['message']}")
     found = {"seconds": seconds, "settings": task["settings"], "limits": task["limits"],
              "verdict": entry["verdict"], "gates": {one["name"]: one["passed"] for one in entry["gates"]["gates"]},
              "metrics": {name: entry["metrics"][name] for name in KEPT}}

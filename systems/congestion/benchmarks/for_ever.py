@@ -19,7 +19,10 @@ from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from models.control.contract.systems import environment_of
+from models.tasks.control.workload import specification_of
 from models.tasks.task import load_task
+from models.verification.language.specification_writing import written_out
 from systems.congestion.benchmarks.adversary import choices, driven
 from systems.congestion.guarantee import found, guarantees, rules_of
 
@@ -38,7 +41,8 @@ def run(options: argparse.Namespace) -> None:
     code = code_digest("systems.congestion.benchmarks.for_ever", "systems.congestion")
     entries = Entries(options.output, FORMAT, lambda one: (one["round_trip_ms"], one["objective_ms"]), made_by(code))
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
-    properties = load_task("congestion").specification["properties"]
+    demanded = specification_of(load_task("congestion"), "uplink", environment_of("congestion"))
+    properties = written_out(demanded)["properties"]
     for place in ((trip, objective) for trip in ROUND_TRIPS_MS for objective in OBJECTIVES_MS):
         if not entries.has(place):
             entries.add({"round_trip_ms": place[0], "objective_ms": place[1], "code": code,

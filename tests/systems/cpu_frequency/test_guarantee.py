@@ -10,13 +10,15 @@ import pytest
 import torch
 import yaml
 
+from models.tasks.control.demands import demanded
 from systems.cpu_frequency import simulator
 from systems.cpu_frequency.environment import SETTINGS
 from systems.cpu_frequency.guarantee import bounds_of, check, guarantees, worst
 from systems.cpu_frequency.processors import HEAT_J_PER_K, PROCESSORS, Processor
 
-PROPERTIES = yaml.safe_load((Path(__file__).parents[3] / "systems/cpu_frequency/cpu_frequency.yaml").read_text())[
+WRITTEN = yaml.safe_load((Path(__file__).parents[3] / "systems/cpu_frequency/cpu_frequency.yaml").read_text())[
     "specification"]["properties"]
+PROPERTIES = demanded(WRITTEN, {"target_frequency_ghz.low": 1.2, "target_frequency_ghz.high": 3.3})
 BOUNDS = [(1.0, 2.0005), (2.0, 2.6505), (math.inf, 3.0)]
 every = pytest.mark.parametrize("of", PROCESSORS, ids=lambda of: of.name)
 
@@ -112,7 +114,7 @@ def test_a_cap_of_power_is_kept_by_a_clock_that_is_bounded_and_by_no_other() -> 
     """Stepped out with the power of the law written anew: all cores busy, at the most that is allowed."""
     (one,) = found_of(power_cap_w=150.0)["found"]
     assert one["status"] == "UNKNOWN" and "may take 194 W in a second, its cap is 150 W" in one["reason"]
-    bounded = [*PROPERTIES, {"range": {"output": "target_frequency_ghz", "maximum": 2.4005}}]
+    bounded = demanded(WRITTEN, {"target_frequency_ghz.low": 1.2, "target_frequency_ghz.high": 2.4})
     found = found_of(bounded, power_cap_w=150.0)
     (one,) = found["found"]
     assert one["status"] == "PROVED" and "which is within its cap of 150 W, from" in one["statement"]
