@@ -27,6 +27,7 @@ from systems.autoscaling.service.queries import Found, find_queries
 _TIMEOUT_S = 30.0
 _FAR_OFF = math.log(2.0)  # an error of p99: twice, or half
 _OFTEN_S = 30.0  # windows in which one can see how long replicas take to come
+_WHOLE = 0.9  # share of the windows that are there where nothing is said of the others
 _NEEDED = ("p99_ms", "cpu_used_cores", "memory_used_mib")  # beside the load: without them no policy can act
 
 
@@ -55,6 +56,10 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
     told = {*history.columns, *UNMEASURED, *(name for name, (of, *_) in SHARES.items() if of in found.queries)}
     for name in sorted({*found.missing} - told):
         tell(f"missing  {name}: looked for {found.missing[name]}")
+    asked = int(service.last_s / service.window_s)
+    if len(history) < _WHOLE * asked:
+        tell(f"warning  {asked - len(history)} of {asked} windows hold no measurement: the service or its server was not "
+             "there, or did not answer (one that is overloaded may answer no scrape)")
     fitted = fit_service(history, came)
     objective_ms, limits = _understood(service, history, fitted, tell)
     if lacks := [name for name in _NEEDED if name not in found.queries]:

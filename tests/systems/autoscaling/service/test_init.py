@@ -1,6 +1,7 @@
 """`assay init`: from a real Prometheus, or a file, to files that validate, train and act."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,15 @@ def test_how_often_a_service_of_two_minutes_is_scraped_is_not_asked_of_five(tmp_
                      "--objective", "150")
     assert found.exit_code == 0, found.output
     assert "scraped every 5 s" in Path("web/controller.yaml").read_text()
+    assert "hold no measurement" not in found.output
+
+
+def test_windows_without_a_measurement_are_said(server: str) -> None:
+    found = init("--prometheus", server, "--name", "web", "--last", "6h", "--objective", "150")
+    assert found.exit_code == 0, found.output
+    missing = re.search(r"(\d+) of 360 windows hold no measurement: the service or its server was not there",
+                        found.output)
+    assert missing is not None and 170 < int(missing[1]) < 190
 
 
 def test_nothing_is_overwritten_unless_it_is_asked_for(server: str) -> None:
