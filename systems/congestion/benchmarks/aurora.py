@@ -1,4 +1,4 @@
-"""Aurora as published: PPO with PCC-RL's settings (its `stable_solve.py`) in its simulator, by Stable-Baselines3.
+"""Aurora as published: PPO with PCC-RL's settings (its training script) in its simulator, by Stable-Baselines3.
 
 The settings that PCC-RL leaves to Stable-Baselines are those of its PPO1: entropy 0.01, lambda 0.95, clip 0.2, four
 epochs, Adam with 1e-3. It decides once in half of a mean round trip, as it was trained.
