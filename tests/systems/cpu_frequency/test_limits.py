@@ -21,7 +21,7 @@ from systems.cpu_frequency.simulator import CpuFrequency
 FILE = Path(__file__).parents[3] / "systems/cpu_frequency/cpu_frequency.yaml"
 
 
-@pytest.mark.parametrize("highest", [2.4, 2.8, 3.0])
+@pytest.mark.parametrize("highest", [1.6, 2.4, 2.8, 3.0, 3.3])
 def test_the_specification_is_proved_of_a_policy_that_learned_nothing(tmp_path: Path, highest: float) -> None:
     written = yaml.safe_load(FILE.read_text())
     written["workloads"]["shop"]["limits"] = {"target_frequency_ghz": [1.2, highest]}
