@@ -90,11 +90,11 @@ def worst(of: Processor, air_c: float, resistance: float,
 
 def statement(of: Processor, air_c: float, resistance: float, cap_w: float, watts: float, seconds: int) -> str:
     """What is guaranteed, in words."""
-    capped = "" if cap_w == MOST_CAP_W else f", which is within its cap of {plain(cap_w)} W,"
+    capped = "" if cap_w == MOST_CAP_W else f", which is within its cap of {plain(cap_w)} W"
     return (f"In the thermal law, an {of.name} with air of at most {plain(air_c)} degC and a resistance of at most "
             f"{plain(resistance)} K/W to it never gets hotter than its limit of {plain(of.limit_c)} degC, from any "
             f"temperature up to that, whatever the load and the programs, and takes at most {amount(watts, 'W')} in "
-            f"any second{capped or ';'} from {plain(HOTTER_C)} degrees above the limit it is within {plain(WITHIN_C)} "
+            f"any second{capped}; from {plain(HOTTER_C)} degrees above the limit it is within {plain(WITHIN_C)} "
             f"of it after {math.ceil(seconds * STEP_SECONDS)} s. By the clock alone, without turbo or power limit or "
             "throttling.")
 

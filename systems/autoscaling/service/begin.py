@@ -58,8 +58,8 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
         tell(f"missing  {name}: looked for {found.missing[name]}")
     asked = int(service.last_s / service.window_s)
     if len(history) < _WHOLE * asked:
-        tell(f"warning  {asked - len(history)} of {asked} windows hold no measurement: the service or its server was not "
-             "there, or did not answer (one that is overloaded may answer no scrape)")
+        tell(f"warning  {asked - len(history)} of {asked} windows hold no measurement: the service or its server was "
+             "not there, or did not answer (one that is overloaded may answer no scrape)")
     fitted = fit_service(history, came)
     objective_ms, limits = _understood(service, history, fitted, tell)
     if lacks := [name for name in _NEEDED if name not in found.queries]:

@@ -117,7 +117,7 @@ def test_a_cap_of_power_is_kept_by_a_clock_that_is_bounded_and_by_no_other() -> 
     bounded = demanded(WRITTEN, {"target_frequency_ghz.low": 1.2, "target_frequency_ghz.high": 2.4})
     found = found_of(bounded, power_cap_w=150.0)
     (one,) = found["found"]
-    assert one["status"] == "PROVED" and "which is within its cap of 150 W, from" in one["statement"]
+    assert one["status"] == "PROVED" and "which is within its cap of 150 W; from" in one["statement"]
     (of,) = (one for one in PROCESSORS if one.name == "E5-2683 v3")
     resistance, now, most = json.loads(found["shipped"].content)["resistance"], 60.0, 0.0
     for _ in range(2000):
