@@ -123,15 +123,15 @@ def _tuned(name: str, peers: Peers) -> dict[str, Any]:
     environment = environment_of("congestion")
     family = environment.rules[name]
 
-    def best(links: Congestion, which: str, count: int, steps: int) -> Mapping[str, Any]:
-        tuner = Tuner(links, family, links.draw("train", count, steps + 1, 0, which), steps, 0, WARM_UP)
+    def best(links: Congestion, which: str, steps: int) -> Mapping[str, Any]:
+        tuner = Tuner(links, family, links.draw("train", TRAINING, steps + 1, 0, which), steps, 0, WARM_UP)
         tuner.search(TRIALS // 2, None)
         tuner.refine(TRIALS // 2, None)
         return tuner.best(None).settings
 
-    found = {which: best(environment, which, TRAINING, STEPS) for which in ("", *FAMILIES)}
+    found = {which: best(environment, which, STEPS) for which in ("", *FAMILIES)}
     if peers.cellular is not None:
-        found[CELLULAR] = best(peers.cellular, "", TRAINING, CELLULAR_STEPS)
+        found[CELLULAR] = best(peers.cellular, "", CELLULAR_STEPS)
     own = {place: found.get("aurora" if place == PACKETS else place, found[""]) for place in PLACES}
     return {**{place: {"all": family.make(found[""]), "own": family.make(own[place])} for place in PLACES},
             "notes": {"settings": {which or "all": one for which, one in found.items()}}}
