@@ -25,7 +25,8 @@ frontend stats
   bind 127.0.0.1:8804
   http-request use-service prometheus-exporter if { path /metrics }
 backend fractals
-  server one 127.0.0.1:8801
+  # what is too many waits in HAProxy: the service goes on to answer Prometheus
+  server one 127.0.0.1:8801 maxconn 32
 CFG
 trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$state"' EXIT
 PATH=$PATH:/usr/sbin
