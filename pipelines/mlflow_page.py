@@ -1,7 +1,6 @@
 """MLflow's web page on loopback: a port, the server with its workers, and their end."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -10,9 +9,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 from feature_store.errors import AssayError
+from feature_store.process_end import sigterm_as_exit
 from pipelines.process_group import start_group, stop_group
 
 HOST = "127.0.0.1"
@@ -47,9 +46,8 @@ def serve(tracking_uri: str, port: int, log: Path, on_ready: Callable[[str], Non
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri, "--host", HOST, "--port",
                str(port), "--workers", "1"]
     address, deadline = f"http://{HOST}:{port}", time.monotonic() + START_S
-    before = signal.signal(signal.SIGTERM, _leave)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
+    with sigterm_as_exit(), log.open("wb") as output:
         child = start_group(command, env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}, stdin=subprocess.DEVNULL,
                             stdout=output, stderr=subprocess.STDOUT)
         try:
@@ -62,11 +60,6 @@ def serve(tracking_uri: str, port: int, log: Path, on_ready: Callable[[str], Non
             return child.wait()
         finally:
             stop_group(child)
-            signal.signal(signal.SIGTERM, before)
-
-
-def _leave(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 def _answers(address: str) -> bool:

@@ -6,11 +6,12 @@
     cross     aurora's, beside traffic that comes and goes and heeds nobody
     rival     aurora's without loss, beside a TCP Reno (RFC 5681)
 
-Symbols: N links, G places of a grid in time, T steps; tensors (N,) float32 unless stated.
+Symbols: N rows, one a sender; G places of a grid in time, T steps; tensors (N,) float32 unless stated. A link of A
+senders, who are next to each other, has A rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Links:
         most_queueing_s: the objective.
         noise: (T, 3, N) standard normal, of loss, round trip and slope.
         numbers: of the links.
+        senders: A.
     """
 
     bandwidth_pps: Tensor
@@ -58,10 +60,16 @@ class Links:
     most_queueing_s: Tensor
     noise: Tensor
     numbers: Tensor
+    senders: int = 1
 
     def take(self, index: Tensor) -> "Links":
-        """Those at some positions."""
-        return Links(**{one.name: getattr(self, one.name)[..., index] for one in fields(self)})
+        """Those links at some positions, with all of their senders."""
+        rows = (index[:, None] * self.senders + torch.arange(self.senders)).flatten()
+        return replace(self, **{name: value[..., rows] for name, value in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, all but how many send."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
 
 def draw_links(split: str, count: int, steps: int, seed: int, family: str,
@@ -96,6 +104,15 @@ def draw_links(split: str, count: int, steps: int, seed: int, family: str,
         _tensor(loss), _tensor(rival), first_pps=_tensor(bandwidth * (0.3 + 1.2 * own[6])),
         jitter_s=_tensor(_log(own[7], 1e-5, 2e-3)), most_queueing_s=_tensor(_log(own[8], 0.02, 1.0)),
         noise=_tensor(random.standard_normal((steps, NOISES, count))), numbers=torch.from_numpy(chosen))
+
+
+def shared(links: Links, senders: int, seed: int) -> Links:
+    """Links of one sender each with so many, who begin at rates of their own: a tenth to twice a fair share."""
+    rows = replace(links, senders=senders, **{
+        name: value.repeat_interleave(senders, dim=-1) for name, value in links.tensors().items()})
+    random = np.random.default_rng([seed, senders])
+    first = _log(random.random(len(rows.base_s)), 0.1, 2.0) * rows.bandwidth_pps[0].double().numpy() / senders
+    return replace(rows, first_pps=_tensor(first), noise=_tensor(random.standard_normal(tuple(rows.noise.shape))))
 
 
 def _tensor(values: NDArray[Any]) -> Tensor:

@@ -9,7 +9,10 @@ so q has one bend at most, and what a sender hears in an interval are
 differences of three curves over a: packets delivered, packets lost (heard of when they would have come back) and their
 round trips. This is PCC-RL's law without single packets; half the least round trip is an interval.
 
-Symbols: N links, K intervals that are remembered, two segments of the curves each; tensors (N,) float32.
+Several senders on one link decide at the same moments, the longest of their intervals apart, and wait in its queue for
+each other; y is then also what the others of them send.
+
+Symbols: N senders, K intervals that are remembered, two segments of the curves each; tensors (N,) float32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +26,7 @@ from models.control.contract.signals import Anchor, Control
 from models.control.simulation.tensors import TENSORS
 from systems.congestion import equations as law
 from systems.congestion.interface import ANCHORS, CONTROLS, FEATURES, PACKET_BYTES, SIGNALS, STEP_SECONDS
-from systems.congestion.links import FAMILIES, Links, draw_links
+from systems.congestion.links import FAMILIES, Links, draw_links, shared
 
 INTERVALS = 16  # K: a round trip without a queue is two
 _TINY = 1e-6
@@ -68,18 +71,26 @@ class State(NamedTuple):
 
 
 class Congestion:
-    """Implements `Environment`."""
+    """Implements `Environment`, and `Grouped` where several send on a link.
+
+    Args:
+        agents: senders on each link.
+    """
 
     signals, features, hidden = SIGNALS, FEATURES, ("bandwidth", "round trip", "queue", "loss")
     anchors: Mapping[str, Anchor] = ANCHORS
-    measures: Mapping[str, str] = {"utilization": "share", "queueing_s": "s", "loss_share": "share",
-                                   "throughput_mbps": "Mbit/s"}
     cost_unit, step_seconds, steps = "reward below that of an empty link", STEP_SECONDS, 120
     scenarios: tuple[str, ...] = ("", *FAMILIES)
     intervals = INTERVALS
 
-    def __init__(self, controls: tuple[Control, ...] = CONTROLS) -> None:
-        self.controls = controls
+    def __init__(self, controls: tuple[Control, ...] = CONTROLS, agents: int = 1) -> None:
+        self.controls, self.agents = controls, agents
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        """See `Environment`; fairness: Jain's index of what gets through, from 1 / A to 1."""
+        return {"utilization": "share", "queueing_s": "s", "loss_share": "share", "throughput_mbps": "Mbit/s",
+                **({"fairness": "1"} if self.agents > 1 else {})}
 
     @property
     def differentiable(self) -> "Congestion":
@@ -89,7 +100,8 @@ class Congestion:
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Links:
         """See links.py."""
-        return draw_links(split, count, steps + 3, seed, scenario, applications)
+        links = draw_links(split, count, steps + 3, seed, scenario, applications)
+        return links if self.agents == 1 else shared(links, self.agents, seed)
 
     def reset(self, episodes: Links) -> State:
         """Three round trips at the first rate, as PCC-RL begins."""
@@ -117,24 +129,43 @@ class Congestion:
         rate = rate.minimum((1 + control.most_up) * past.rate_pps).clamp(control.low, control.high)
         # its length follows from what is known before it
         seconds = law.interval(past.min_rtt_s, rate, TENSORS).detach()
+        if self.agents > 1:
+            seconds = self._each(self._of_links(seconds).amax(1))
         after = self._after(state, rate, seconds)
-        bandwidth = _bandwidth(state, seconds)
+        fair = _bandwidth(state, seconds) / self.agents
         seen = dict(zip(_NAMES, _signals(after.past, state.links), strict=True))
-        came = law.outcome(seen, bandwidth, TENSORS)
-        return after, Outcome(came["reward"], came["cost"], came["violation"], came["violated"].to(rate.dtype), {
-            "utilization": seen["acked_pps"] / bandwidth, "queueing_s": seen["queueing_s"],
-            "loss_share": seen["loss_share"], "throughput_mbps": seen["acked_pps"] * PACKET_BYTES * 8e-6})
+        came = law.outcome(seen, fair, TENSORS)
+        measures = {"utilization": seen["acked_pps"] / fair, "queueing_s": seen["queueing_s"],
+                    "loss_share": seen["loss_share"], "throughput_mbps": seen["acked_pps"] * PACKET_BYTES * 8e-6}
+        outcome = Outcome(came["reward"], came["cost"], came["violation"], came["violated"].to(rate.dtype), measures)
+        return after, outcome if self.agents == 1 else self._together(outcome, seen["acked_pps"])
+
+    def _together(self, one: Outcome, acked_pps: Tensor) -> Outcome:
+        """What came of links, the means over their senders."""
+        acked, each = self._of_links(acked_pps), self._of_links(one.violation)
+        reward, cost, violated = (self._of_links(value).mean(1) for value in (one.reward, one.cost, one.violated))
+        measures = {name: self._of_links(value).mean(1) for name, value in one.measures.items()}
+        fairness = acked.mean(1).square() / acked.square().mean(1)
+        return Outcome(reward, cost, each.mean(1), violated, {**measures, "fairness": fairness}, each)
+
+    def _of_links(self, values: Tensor) -> Tensor:
+        """(N / A, A) of the senders of each link."""
+        return values.reshape(-1, self.agents)
+
+    def _each(self, values: Tensor) -> Tensor:
+        """(N,) of each sender its link's."""
+        return values.repeat_interleave(self.agents)
 
     def hidden_parameters(self, state: State) -> Tensor:
         """See `Environment`."""
         links = state.links
         scaled = (_now(state)[0] / 250.0, links.base_s / 0.5, links.queue_packets / 50.0)
-        return torch.stack([*(value.log() for value in scaled), 40.0 * links.loss - 1.0], dim=1)
+        return torch.stack([*(value.log() for value in scaled), 40.0 * links.loss - 1.0], dim=1)[::self.agents]
 
     def coming_load(self, state: State) -> Tensor:
         """The bandwidth of the next place of the grid over the present one."""
         later = state._replace(time_s=state.time_s + state.links.grid_s)
-        return (_now(later)[0] / _now(state)[0]).log()[:, None]
+        return (_now(later)[0] / _now(state)[0]).log()[::self.agents, None]
 
     def _after(self, state: State, rate: Tensor, seconds: Tensor) -> State:
         links, past = state.links, state.past
@@ -143,6 +174,8 @@ class Congestion:
         round_trip = came.detach()
         others = cross + links.rival * state.window / round_trip
         arriving = rate * (1 - links.loss)
+        if self.agents > 1:
+            others = others + self._each(self._of_links(arriving).sum(1)) - arriving
         net = arriving + others - bandwidth
         room = torch.where(net > 0, links.queue_packets - state.queue, state.queue)
         bend = (room / net.abs().clamp(min=_TINY)).clamp(min=0.0).minimum(seconds)

@@ -298,8 +298,8 @@ class Autoscaling:
         metrics = Metrics(cpu_used / (serving * limit), used.clamp(max=1.2), (done * a.io).clamp(max=1.0),
                           (done * a.network).clamp(max=1.0), p99 * 1e3, 1.0 - lost, rate, cpu_used,
                           used.clamp(max=1.2) * memory)
-        outcome = self._outcome(a, state, metrics, rate, cpu_s, allocated, replicas, memory, p99, lost, starts, stops,
-                                killed, backlog, used)
+        outcome = self._outcome(a, metrics, rate, cpu_s, allocated, replicas, memory, p99, lost, starts, stops, killed,
+                                backlog, used)
         ready, starting = self._kill(state.constants.delays, ready, starting, killed)
         return self._measured(state, at, metrics)._replace(
             step=state.step + 1, limit=limit, memory=memory, replicas=replicas, ready=ready, starting=starting,
@@ -354,7 +354,7 @@ class Autoscaling:
         peak = shown.rate.maximum(state.peak - _MEMORY_PEAK * (state.peak - shown.rate).clamp(min=0.0))
         return state._replace(shown=shown, latest=metrics, means=means, peak=peak)
 
-    def _outcome(self, a: Applications, state: State, metrics: Metrics, rate: Tensor, cpu_s: Tensor, allocated: Tensor,
+    def _outcome(self, a: Applications, metrics: Metrics, rate: Tensor, cpu_s: Tensor, allocated: Tensor,
                  replicas: Tensor, memory: Tensor, p99: Tensor, lost: Tensor, starts: Tensor, stops: Tensor,
                  killed: Tensor, backlog: Tensor, used: Tensor) -> Outcome:
         over = p99 / a.slo_s

@@ -6,7 +6,6 @@ beginning.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -48,8 +47,8 @@ class Cellular(Congestion):
         shares = np.bincount(np.arange(count) % len(self._twins))
         parts = [twin.draw(split, int(share), steps, seed + 1000 * place)
                  for place, (twin, share) in enumerate(zip(self._twins, shares, strict=True))]
-        return Links(**{one.name: torch.cat([getattr(part, one.name) for part in parts], dim=-1)
-                        for one in fields(Links)})
+        return Links(**{name: torch.cat([part.tensors()[name] for part in parts], dim=-1)
+                        for name in parts[0].tensors()})
 
 
 def telemetry(file: Path) -> pd.DataFrame:

@@ -18,8 +18,8 @@ import numpy as np
 from feature_store.errors import AssayError
 from systems.congestion import receiver, sender
 from systems.congestion.benchmarks import bulk_tcp, driven
-from systems.congestion.benchmarks.real_link import DROPPED, RealLink, Report, real_link
-from systems.congestion.benchmarks.relay import MTU, RECEIVER
+from systems.congestion.benchmarks.real_link import RealLink, Report, real_link
+from systems.congestion.benchmarks.relay import DROPPED, MTU, RECEIVER
 from systems.congestion.benchmarks.relay import Path as LinkPath
 
 TASK, WORKLOAD = "congestion", "uplink"

@@ -29,7 +29,6 @@ from feature_store.process_end import end_with_parent
 from systems.congestion.benchmarks.relay import Path
 
 ENDS = ("sender", "receiver")
-DROPPED, LOST = -1.0, -2.0  # waits of packets that never arrived (relay.py)
 _GRACE_S = 5.0
 _NICE = -10  # packets are real time: whoever sends or takes them goes before what else runs here
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -78,8 +77,12 @@ class Report:
 class RealLink:
     """See `real_link`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self) -> None:
         self._started: list[subprocess.Popen[str]] = []
+        self._namespaces: dict[str, int] = {}
+
+    def open(self, path: Path) -> None:
+        """Starts the relay. Raises AssayError: this process may not make a link."""
         self._relay = _process(["-m", "systems.congestion.benchmarks.relay"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE)
         self._started.append(self._relay)
@@ -110,7 +113,7 @@ class RealLink:
         """Ends all that was started, the last first."""
         for one in reversed(self._started):
             _end(one)
-        for held in getattr(self, "_namespaces", {}).values():
+        for held in self._namespaces.values():
             os.close(held)
 
     def _said(self, line: str) -> dict[str, Any]:
@@ -126,9 +129,9 @@ class RealLink:
 @contextmanager
 def real_link(path: Path) -> Iterator[RealLink]:
     """The link while the block lasts. Raises AssayError: this process may not make one."""
-    link = RealLink.__new__(RealLink)
+    link = RealLink()
     try:
-        link.__init__(path)  # type: ignore[misc]
+        link.open(path)
         yield link
     finally:
         link.close()

@@ -31,6 +31,7 @@ from typing import Any
 MTU = 1500
 SENDER, RECEIVER = "10.99.0.1", "10.99.0.2"
 SPIN_S = 100e-6
+DROPPED, LOST = -1.0, -2.0  # waits of packets that never arrived
 _BATCH = 32  # packets read from one device before it is looked whether another is due
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
@@ -54,7 +55,7 @@ class Relay:
     """Carries packets between two devices and keeps what became of each.
 
     `flows`: by the port that it goes to, of each packet forward when it came, in s, how long it waited for others, in
-    s, and its bytes; -1.0 for the wait of one that a full queue dropped, -2.0 for one lost at random.
+    s, and its bytes; DROPPED for the wait of one that found the queue full, LOST of one lost at random.
     """
 
     def __init__(self, path: Path, sender: int, receiver: int) -> None:
@@ -109,13 +110,13 @@ class Relay:
         self.longest_bytes = max(self.longest_bytes, size)
         flow = self.flows.setdefault(int.from_bytes(packet[header + 2:header + 4], "big"), [])
         if self._random.random() < self.path.loss:
-            flow.append((now, -2.0, size))
+            flow.append((now, LOST, size))
             return
         leaves = self._leaves
         while leaves and leaves[0] <= now:
             leaves.popleft()
         if len(leaves) > self.path.queue_packets:  # one is being sent, the others wait
-            flow.append((now, -1.0, size))
+            flow.append((now, DROPPED, size))
             return
         begins = max(self._free, now)
         self._free = begins + 8 * size / self.path.bits_s

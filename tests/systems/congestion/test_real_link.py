@@ -15,8 +15,8 @@ import pytest
 
 from feature_store.errors import AssayError
 from systems.congestion.benchmarks import bulk_tcp, driven
-from systems.congestion.benchmarks.real_link import DROPPED, LOST, ROOT, RealLink, Report, real_link
-from systems.congestion.benchmarks.relay import RECEIVER
+from systems.congestion.benchmarks.real_link import ROOT, RealLink, Report, real_link
+from systems.congestion.benchmarks.relay import DROPPED, LOST, RECEIVER
 from systems.congestion.benchmarks.relay import Path as LinkPath
 
 PORT = 9001

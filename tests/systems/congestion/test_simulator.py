@@ -8,9 +8,10 @@ import torch
 
 from feature_store.errors import InputError
 from models.control.contract.derived_signals import NUMBERS
+from models.control.contract.environment import Outcome
 from models.control.simulation.rollout import acting_of
 from systems.congestion import equations as law
-from systems.congestion.links import FAMILIES, Links
+from systems.congestion.links import FAMILIES, Links, shared
 from systems.congestion.simulator import Congestion, State
 from tests.systems.congestion.packets import PacketLink
 
@@ -74,6 +75,72 @@ def test_what_waits_through_an_outage_comes_back_after_it(outage_pps: float) -> 
             real_trips.append(real["rtt_s"])
     assert heard == pytest.approx(real_heard, rel=0.02) and max(real_trips) > 0.3
     assert np.median(np.abs(np.array(trips) / real_trips - 1)) < 0.03 and max(trips) < 1.1 * max(real_trips)
+
+
+SHARED = Congestion(agents=3)
+
+
+def together(links: Links, rates: tuple[float, ...], rounds: int) -> list[tuple[State, Outcome]]:
+    """Three senders of a link without noise, each at its rate."""
+    group, found = shared(links, len(rates), 0), []
+    group = replace(group, first_pps=torch.tensor(rates), noise=torch.zeros_like(group.noise))
+    state = SHARED.reset(group)
+    for _ in range(rounds):
+        state, outcome = SHARED.step(state, torch.tensor(rates)[:, None])
+        found.append((state, outcome))
+    return found
+
+
+@pytest.mark.parametrize(("queue", "rates"), [
+    (200.0, (150.0, 60.0, 30.0)), (40.0, (300.0, 150.0, 75.0)), (1000.0, (300.0, 100.0, 50.0))])
+def test_senders_of_one_link_wait_and_lose_as_packets_do(queue: float, rates: tuple[float, ...]) -> None:
+    """400 packets a second; the second and the third loads are more. Each hears of what is its own."""
+    packets = PacketLink(400.0, 0.2, queue, 0.0)
+    packets.together(rates, 0.3)
+    packets.together(rates, 0.3)
+    acked, real = np.zeros(3), np.zeros(3)
+    lost, really_lost, trips, real_trips = np.zeros(3), np.zeros(3), [], []
+    for state, _ in together(plain(400.0, 0.2, queue, 0.0, 1.0), rates, 30):
+        past = state.past
+        came = packets.together(rates, float(past.interval_s[0]))
+        acked += (past.acked_pps * past.interval_s).numpy()
+        lost += (past.acked_pps * past.interval_s * past.loss_share / (1 - past.loss_share)).numpy()
+        real += [one["acked"] for one in came]
+        really_lost += [one["lost"] for one in came]
+        trips.append(float(past.rtt_s.mean()))
+        real_trips.append(np.nanmean([one["rtt_s"] for one in came]))
+    assert acked.sum() == pytest.approx(real.sum(), rel=0.01)
+    assert lost.sum() == pytest.approx(really_lost.sum(), abs=0.02 * real.sum())
+    assert trips == pytest.approx(real_trips, rel=0.05)
+    assert acked == pytest.approx(real, rel=0.1)
+
+
+def test_equal_senders_of_one_link_are_one_who_sends_it_all() -> None:
+    """Round trips, losses and what gets through, interval by interval; together it is what the link carries."""
+    links = plain(300.0, 0.1, 60.0, 0.01, 150.0)
+    state = ENVIRONMENT.reset(replace(links, first_pps=torch.tensor([450.0])))
+    for after, outcome in together(links, (150.0,) * 3, 20):
+        state, alone = ENVIRONMENT.step(state, torch.tensor([[450.0]]))
+        assert after.past.rtt_s.tolist() == pytest.approx([float(state.past.rtt_s)] * 3, rel=1e-4)
+        assert float(after.past.acked_pps.sum()) == pytest.approx(float(state.past.acked_pps), rel=1e-4)
+        assert after.past.loss_share.tolist() == pytest.approx([float(state.past.loss_share)] * 3, abs=1e-4)
+        for name in ("utilization", "queueing_s", "loss_share"):
+            assert float(outcome.measures[name]) == pytest.approx(float(alone.measures[name]), rel=1e-3, abs=1e-4)
+        assert float(outcome.measures["fairness"]) == pytest.approx(1.0)
+        assert outcome.each_violation is not None and outcome.each_violation.shape == (1, 3)
+
+
+def test_of_links_that_are_shared_some_are_taken_with_all_of_their_senders() -> None:
+    links = SHARED.draw("held_out", 4, 20, 0, "aurora")
+    some = links.take(torch.tensor([2, 0]))
+    assert torch.equal(some.first_pps, links.first_pps.reshape(4, 3)[[2, 0]].flatten())
+    assert torch.equal(some.noise, links.noise.reshape(-1, 3, 4, 3)[:, :, [2, 0]].flatten(2))
+    fair = links.bandwidth_pps[0] / 3
+    assert bool((links.first_pps >= 0.09 * fair).all()) and bool((links.first_pps <= 2.01 * fair).all())
+    assert len(set(links.base_s.reshape(4, 3)[0].tolist())) == 1 and len(links.first_pps.unique()) == 12
+    one_gets_all = SHARED.step(SHARED.reset(replace(links, first_pps=torch.tensor([200.0, 4.0, 4.0] * 4))),
+                               torch.tensor([[200.0], [4.0], [4.0]] * 4))[1]
+    assert bool((one_gets_all.measures["fairness"] < 0.4).all())
 
 
 def test_nothing_comes_back_that_was_not_sent() -> None:
