@@ -35,7 +35,7 @@ from typing import Any
 from pipelines.kfp_connection import Endpoint, connected
 from pipelines.package import PipelinePackage, check_arguments, read_package, without_caching, write_package
 from pipelines.schedules.cron import from_kfp_cron, next_runs, parse_cron
-from pipelines.schedules.schedule import ScheduleInfo, check_schedule_name, no_such_schedule
+from pipelines.schedules.schedule_info import ScheduleInfo, check_schedule_name, no_such_schedule
 
 EXPERIMENT = "assay"
 DATA_VERSION = "data_version"

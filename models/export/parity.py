@@ -1,4 +1,8 @@
-"""How far the exported file, run by onnxruntime, is from the network that was trained, and how fast it is."""
+"""How far a predictor's exported file, run by onnxruntime, is from the network that was trained, and how fast it is.
+
+Of policies models/tasks/control/evidence.py says it. The gate `parity` has the limit; that onnxruntime computes what
+the proof is about is another question (models/verification/network/runtime_agreement.py).
+"""
 
 import time
 

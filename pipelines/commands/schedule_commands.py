@@ -15,7 +15,7 @@ from pipelines.commands.compile_command import ValuesOption, read_values
 from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 from pipelines.request import check_run_name, make_request
-from pipelines.schedules.schedule import ScheduleInfo
+from pipelines.schedules.schedule_info import ScheduleInfo
 
 app = typer.Typer(no_args_is_help=True, help="Run the train pipeline, or look at its champions, at set times.")
 LocalOption = Annotated[bool, typer.Option("--local", help="This user's crontab (or systemd timers), no cluster.")]

@@ -14,7 +14,7 @@ from feature_store.errors import InputError, MissingToolError
 from pipelines.schedules import crontab, systemd_timer
 from pipelines.schedules.cron import Cron, next_runs, parse_cron
 from pipelines.schedules.local_job import LocalEntry, LocalJob
-from pipelines.schedules.schedule import ScheduleInfo, no_such_schedule
+from pipelines.schedules.schedule_info import ScheduleInfo, no_such_schedule
 
 
 class _Place(Protocol):

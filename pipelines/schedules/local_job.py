@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.errors import InputError, MissingToolError, SourceError
-from pipelines.schedules.schedule import check_schedule_name
+from pipelines.schedules.schedule_info import check_schedule_name
 
 _TIMEOUT_S = 20
 

@@ -13,9 +13,10 @@ In this order, so that what comes later holds in the end:
                  temperature; where the signal is seen it holds whatever is said above
     budget       cores and replicas of all together; only what grows is cut, nothing that is there is taken for it
 
-The safe side of a resource is more: nothing is taken away from a service that may need it. What someone else set above
-the range stays until a step that is observed, satisfied and past the cool-down, and then comes down at the rate. The
-safe side of what congests a network or heats a processor is less: there nothing is added.
+A control's safe side is that of the system's `Control` (systems/*/interface.py), which a bundle's contract carries. Of
+a resource it is more: nothing is taken away from a service that may need it. What someone else set above the range
+stays until a step that is observed, satisfied and past the cool-down, and then comes down at the rate. Of what congests
+a network or heats a processor it is less: there nothing is added.
 
 All is a pure function of the targets, what is set now, and the time since things moved away. A proved policy needs
 none of it: what the shield changes of one is worth an alert.
