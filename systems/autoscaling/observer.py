@@ -1,20 +1,21 @@
 """The signals of autoscaling beside a live application: means and peak of the load, and when replicas were raised.
 
-The equations are those of simulator.py (`_measured`, `step`); tests hold one against the other.
+Means, peak and when replicas were raised follow simulator.py (`_measured`, `step`); tests hold one against the other.
+What a step came to is equations.py's, there and here.
 """
 
 import math
 from collections.abc import Mapping
 
+from models.control.contract.derived_signals import NUMBERS
 from models.control.contract.observer import finite_state
-from systems.autoscaling.interface import CONTROLS, GIB_IN_CORES, SIGNALS, STEP_SECONDS
+from systems.autoscaling import equations as law
+from systems.autoscaling.interface import CONTROLS, SIGNALS, STEP_SECONDS
 
-ALPHA = 0.5  # weight of the objective in the paper's reward
 LONG_AGO_S = next(signal.high for signal in SIGNALS if signal.name == "raised_s_ago")
 MEANS = {"rate_1min_rps": 60.0, "rate_5min_rps": 300.0, "rate_25min_rps": 1500.0}  # s
 PEAK, PEAK_S = "rate_peak_5min_rps", 300.0
 RAISED = 1.001  # replicas over those before, where there are more
-LOST, LOST_WEIGHT = 0.01, 4.0  # share of lost requests that violates; its weight beside log latency
 _DERIVED = (*MEANS, PEAK, "raised_s_ago")
 _PRESENT = (*(control.current for control in CONTROLS), "ready_replicas")
 _STATE = (*MEANS, PEAK, "raised_s_ago", "replicas")
@@ -71,17 +72,16 @@ class AutoscalingObserver:
         The cost is over the mean load in cores, which is taken for the CPU that a request uses now, times the mean rate
         of the last 25 minutes.
         """
-        ratio = observation["p99_ms"] / observation["slo_ms"]
-        use = sum(min(observation[name], 1.0) for name in ("cpu_utilization", "memory_utilization"))
-        lost = 1.0 - observation["served_share"]
-        replica = observation["cpu_limit_cores"] + GIB_IN_CORES * observation["memory_limit_mib"] / 1024.0
-        cores = observation["cpu_used_cores"] / observation["rate_rps"] * observation["rate_25min_rps"]
-        cost = observation["replicas"] * replica / cores
-        if not all(map(math.isfinite, (ratio, use, lost, cost))) or ratio <= 0:
+        ratio, lost = observation["p99_ms"] / observation["slo_ms"], 1.0 - observation["served_share"]
+        use = [observation[name] for name in ("cpu_utilization", "memory_utilization")]
+        load = observation["cpu_used_cores"] / observation["rate_rps"] * observation["rate_25min_rps"]
+        replicas, memory_gib = observation["replicas"], observation["memory_limit_mib"] / 1024.0
+        cost = law.cost(replicas * observation["cpu_limit_cores"], replicas * memory_gib, load)
+        if not all(map(math.isfinite, (ratio, *use, lost, cost))) or ratio <= 0:
             return dict.fromkeys(("reward", "cost", "violation", "violated"), math.nan)
-        return {"reward": ALPHA * min(1.0, 1.0 / ratio) * 2.0 + (1.0 - ALPHA) * use, "cost": cost,
-                "violation": max(0.0, math.log(ratio)) + LOST_WEIGHT * lost,
-                "violated": float(ratio > 1.0 or lost > LOST)}
+        came = law.outcome(ratio, *use, lost, law.ALPHA, NUMBERS)
+        return {"reward": came["reward"], "cost": cost, "violation": came["violation"],
+                "violated": float(came["violated"])}
 
     def state(self) -> dict[str, float]:
         """See `Observer`."""

@@ -17,13 +17,13 @@ from typing import ClassVar
 import numpy as np
 
 from models.control.contract.setting import Setting, Values
+from systems.autoscaling.equations import LOST
 from systems.autoscaling.rules.demand import CoresPerRequest
 from systems.autoscaling.rules.part import Numbers, Readings
 from systems.autoscaling.rules.windows import History, SlidingMaximum
 
 MEAN_S = 60.0  # of the exponential mean `rate_1min_rps`: behind a steady ramp by what a minute brings
 MOST_MISS = 1.0  # logarithm of p99 over its target, beyond which a step counts no more
-LOST = 0.01  # share of lost requests from which on a step counts as such a miss
 
 
 class FeedforwardDemand:

@@ -22,15 +22,16 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control, Feature, Signal, rounded_up
+from models.control.simulation.tensors import TENSORS
+from systems.autoscaling import equations as law
 from systems.autoscaling.interface import (
     ANCHORS,
     CONTROLS,
     FEATURES,
-    GIB_IN_CORES,
     SIGNALS,
     STEP_SECONDS,
 )
-from systems.autoscaling.observer import LOST, LOST_WEIGHT, MEANS, PEAK_S, RAISED
+from systems.autoscaling.observer import MEANS, PEAK_S, RAISED
 from systems.autoscaling.simulator import queueing
 from systems.autoscaling.simulator.applications import Applications, generate, numbers_of
 from systems.autoscaling.simulator.arrivals import made_traces, split_traces
@@ -64,7 +65,7 @@ class Physics:
     noisy_metrics: bool = True
     neighbours: bool = True
     whole_replicas: bool = True
-    alpha: float = 0.5
+    alpha: float = law.ALPHA
 
 
 class Metrics(NamedTuple):
@@ -358,21 +359,16 @@ class Autoscaling:
                  replicas: Tensor, memory: Tensor, p99: Tensor, lost: Tensor, starts: Tensor, stops: Tensor,
                  killed: Tensor, backlog: Tensor, used: Tensor) -> Outcome:
         over = p99 / a.slo_s
-        log_latency = over.log()
-        violated = ((over > 1.0) | (lost > LOST)).float()
-        gib = replicas * memory / 1024.0
-        preservation = (1.0 / over).clamp(max=1.0)
-        use = metrics.cpu.clamp(max=1.0) + metrics.memory.clamp(max=1.0)
-        reward = self.physics.alpha * preservation * 2.0 + (1.0 - self.physics.alpha) * use
+        came = law.outcome(over, metrics.cpu, metrics.memory, lost, self.physics.alpha, TENSORS)
+        violated, gib = came["violated"].float(), replicas * memory / 1024.0
         measures = {"cores": allocated, "memory_gib": gib, "replicas": replicas, "p99_over_slo": over,
                     "cpu_utilization": metrics.cpu, "memory_utilization": metrics.memory,
                     "violated_requests": violated * rate, "requests": rate, "load_cores": rate * cpu_s / a.speed,
-                    "starts": starts, "stops": stops, "killed": killed, "log_latency": log_latency,
+                    "starts": starts, "stops": stops, "killed": killed, "log_latency": over.log(),
                     "p99_ms": p99 * 1e3, "backlog": backlog}
-        cost = (allocated + GIB_IN_CORES * gib) / a.load_cores
         # the share of what is lost has no slope where all replicas are killed: the missing memory has
-        violation = log_latency.clamp(min=0.0) + LOST_WEIGHT * lost + used.log().clamp(min=0.0)
-        return Outcome(reward, cost, violation, violated, measures)
+        violation = came["violation"] + used.log().clamp(min=0.0)
+        return Outcome(came["reward"], law.cost(allocated, gib, a.load_cores), violation, violated, measures)
 
 
 def _constants(a: Applications) -> Constants:

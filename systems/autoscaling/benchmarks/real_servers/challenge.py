@@ -53,6 +53,7 @@ from systems.autoscaling.benchmarks.real_servers.rules import tuned_to
 from systems.autoscaling.benchmarks.real_servers.settings import CHALLENGE
 from systems.autoscaling.benchmarks.real_servers.stage import Arm, Played, play, to_json
 from systems.autoscaling.benchmarks.real_servers.venues import Several
+from systems.autoscaling.equations import LOST
 from systems.autoscaling.rules.rules import make
 
 Numbers = NDArray[np.float64]
@@ -260,7 +261,7 @@ def figures(played: Played, slo_ms: float) -> dict[str, float]:
     counted = slice(settings.FIRST, None)
     p99, failed, quota, replicas, used, rate = (getattr(played, name)[counted] for name in
                                                 ("p99_ms", "failed", "quota", "replicas", "used", "rate"))
-    violated = (p99 > slo_ms) | (failed > settings.LOST)
+    violated = (p99 > slo_ms) | (failed > LOST)
     return {"violating_share": float(violated.mean()),
             "violated_requests": float((violated * rate).sum() / max(rate.sum(), 1e-9)),
             "cores": float((quota * replicas).mean()), "used_cores": float(np.nanmean(used)),

@@ -11,8 +11,9 @@ from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.svg import svg
 from models.reporting.figures import BASELINE, INK, UNVERIFIED, VERIFIED, logarithmic
 from systems.autoscaling.benchmarks.fronts import Front, saving
-from systems.autoscaling.benchmarks.real_servers.settings import FIRST, LOST, STEP_S
+from systems.autoscaling.benchmarks.real_servers.settings import FIRST, STEP_S
 from systems.autoscaling.benchmarks.real_servers.tables import NOT_MEASURED, of_kind
+from systems.autoscaling.equations import LOST
 
 SHARES = (0.01, 0.02, 0.04, 0.1)  # of violating intervals, at which costs are read; the last: where both have been
 RESAMPLES = 10_000

@@ -13,7 +13,6 @@ WARM_UP_S, COUNTED_S = 75.0, 600.0  # of a run
 FIRST = int(WARM_UP_S // STEP_S)  # interval that counts first
 CORES = (0.125, 0.8)  # limits of the CPU quota
 FIRST_QUOTA = 1.0  # cores, as the environment begins
-LOST = 0.01  # share of requests that fail from which on an interval violates
 
 
 @dataclass(frozen=True)
