@@ -15,7 +15,7 @@ from models.control.contract.signals import Control
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.congestion.equations import THROUGHPUT
 from systems.congestion.interface import CONTROLS, MOST_PPS
-from systems.congestion.links import GRID, MBPS, Links, draw_links
+from systems.congestion.links import GRID, MBPS, Links, draw_links, shared
 from systems.congestion.rules import RULES
 from systems.congestion.simulator import Congestion
 
@@ -48,7 +48,7 @@ class CongestionSystem(Congestion):
         known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
         controls = tuple(replace(one, low=low, high=high) for one in CONTROLS
                          for low, high in [limits.get(one.name, (one.low, one.high))])
-        return _OneLink(recorded, known, controls)
+        return _OneLink(recorded, known, controls, self.agents)
 
     def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
                    limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
@@ -61,8 +61,9 @@ class CongestionSystem(Congestion):
 class _OneLink(Congestion):
     """A link whose bandwidth was recorded."""
 
-    def __init__(self, bandwidth: RecordedLoad, known: Mapping[str, float], controls: tuple[Control, ...]) -> None:
-        super().__init__(controls)
+    def __init__(self, bandwidth: RecordedLoad, known: Mapping[str, float], controls: tuple[Control, ...],
+                 agents: int) -> None:
+        super().__init__(controls, agents)
         self._bandwidth, self._known = bandwidth, known
 
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
@@ -73,8 +74,10 @@ class _OneLink(Congestion):
         replayed = torch.tensor(recorded, dtype=torch.float32)
         first = replayed[0] * links.first_pps / links.bandwidth_pps[0]
         base_s, queue, loss, objective = (torch.full((count,), self._known[one.name]) for one in SETTINGS)
-        return replace(links, bandwidth_pps=replayed, grid_s=torch.full((count,), self._bandwidth.window_s),
-                       base_s=1e-3 * base_s, queue_packets=queue, loss=loss, most_queueing_s=objective, first_pps=first)
+        links = replace(links, bandwidth_pps=replayed, grid_s=torch.full((count,), self._bandwidth.window_s),
+                        base_s=1e-3 * base_s, queue_packets=queue, loss=loss, most_queueing_s=objective,
+                        first_pps=first)
+        return links if self.agents == 1 else shared(links, self.agents, seed)
 
 
 ENVIRONMENT = CongestionSystem()

@@ -71,6 +71,19 @@ def queueing(rtt_s: Any, min_rtt_s: Any, xp: Any) -> Any:
     return xp.clamp(rtt_s - min_rtt_s, LEAST_QUEUEING_S, 64.0)
 
 
+def unfairness(acked_pps: Any, fair_pps: Any, xp: Any) -> Any:
+    """What a sender on a link that is shared lacks, in the reward's unit: 0 at a fair share, and steeper below it.
+
+    Of the reward, which is linear in packets a second and so the same however a link is divided, this makes one whose
+    throughput counts as fair (1 + log share): proportional fairness (Kelly, Maulloo and Tan 1998).
+
+    Args:
+        fair_pps: a fair share of the link.
+    """
+    share = xp.clamp(acked_pps / fair_pps, LEAST_SHARE, math.inf)
+    return THROUGHPUT * fair_pps * (share - 1.0 - xp.log(share))
+
+
 def outcome(seen: Mapping[str, Any], bandwidth_pps: Any, xp: Any) -> dict[str, Any]:
     """Reward, cost and violation of an interval, and whether it violated, as of its type of numbers.
 

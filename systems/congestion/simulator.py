@@ -138,12 +138,14 @@ class Congestion:
         measures = {"utilization": seen["acked_pps"] / fair, "queueing_s": seen["queueing_s"],
                     "loss_share": seen["loss_share"], "throughput_mbps": seen["acked_pps"] * PACKET_BYTES * 8e-6}
         outcome = Outcome(came["reward"], came["cost"], came["violation"], came["violated"].to(rate.dtype), measures)
-        return after, outcome if self.agents == 1 else self._together(outcome, seen["acked_pps"])
+        return after, outcome if self.agents == 1 else self._together(outcome, seen["acked_pps"], fair)
 
-    def _together(self, one: Outcome, acked_pps: Tensor) -> Outcome:
-        """What came of links, the means over their senders."""
+    def _together(self, one: Outcome, acked_pps: Tensor, fair_pps: Tensor) -> Outcome:
+        """What came of links, the means over their senders; the reward is less where they got unequal shares."""
         acked, each = self._of_links(acked_pps), self._of_links(one.violation)
-        reward, cost, violated = (self._of_links(value).mean(1) for value in (one.reward, one.cost, one.violated))
+        unfair = law.unfairness(acked_pps, fair_pps, TENSORS)
+        reward, cost, violated = (self._of_links(value).mean(1) for value in (
+            one.reward - unfair, one.cost + unfair, one.violated))
         measures = {name: self._of_links(value).mean(1) for name, value in one.measures.items()}
         fairness = acked.mean(1).square() / acked.square().mean(1)
         return Outcome(reward, cost, each.mean(1), violated, {**measures, "fairness": fairness}, each)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from feature_store.errors import InputError
 from models.control.contract.derived_signals import NUMBERS
 from models.control.contract.environment import Outcome
 from models.control.simulation.rollout import acting_of
+from models.control.simulation.tensors import TENSORS
 from systems.congestion import equations as law
 from systems.congestion.links import FAMILIES, Links, shared
 from systems.congestion.simulator import Congestion, State
@@ -128,6 +130,32 @@ def test_equal_senders_of_one_link_are_one_who_sends_it_all() -> None:
             assert float(outcome.measures[name]) == pytest.approx(float(alone.measures[name]), rel=1e-3, abs=1e-4)
         assert float(outcome.measures["fairness"]) == pytest.approx(1.0)
         assert outcome.each_violation is not None and outcome.each_violation.shape == (1, 3)
+
+
+def test_who_shares_unequally_is_paid_less() -> None:
+    """By hand: of 300 packets a second for three, 200, 50 and 50 for 100 each; at a fair share nothing is lacking."""
+    shares = torch.tensor([2.0, 0.5, 0.5])
+    lacks = law.unfairness(100.0 * shares, torch.full((3,), 100.0), TENSORS)
+    assert lacks.tolist() == pytest.approx([1.0 - np.log(2.0), np.log(2.0) - 0.5, np.log(2.0) - 0.5])
+    assert law.unfairness(100.0, 100.0, NUMBERS) == 0.0
+    links = plain(300.0, 0.1, 600.0, 0.0, 100.0)
+    fair, unfair = (together(links, rates, 20)[-1][1] for rates in ((99.0,) * 3, (197.0, 50.0, 50.0)))
+    assert float(fair.reward - unfair.reward) == pytest.approx(float(lacks.mean()), rel=0.1)
+    assert float(unfair.cost) > float(fair.cost)
+    assert float(unfair.measures["fairness"]) == pytest.approx(4.0 / 3.0 / 2.0, rel=0.05)
+
+
+def test_a_workload_of_links_that_are_shared_has_as_many_senders_on_each() -> None:
+    from systems.congestion.shared import ENVIRONMENT as SHARING
+
+    bandwidth = pd.DataFrame({"bandwidth_mbps": 4.0 + np.sin(np.arange(300) / 9), "window_s": 1.0})
+    twin = SHARING.twin(bandwidth, {"base_rtt_ms": 80.0}, {"target_rate_pps": (4.0, 4000.0)})
+    assert twin.agents == 2
+    links = twin.draw("train", 5, 20, 0)
+    assert len(links.base_s) == 10 and links.senders == 2 and twin.controls[0].high == 4000.0
+    assert torch.equal(links.bandwidth_pps[:, ::2], links.bandwidth_pps[:, 1::2])
+    state = twin.reset(links)
+    assert twin.step(state, state.past.rate_pps[:, None])[1].reward.shape == (5,)
 
 
 def test_of_links_that_are_shared_some_are_taken_with_all_of_their_senders() -> None:
