@@ -3,7 +3,8 @@
     <state>/checkpoints/<key>/
 
 The key is made of the task, the seed, the code, the data and what training starts from: nothing of another work is
-taken.
+taken. Two runs of the same work share the folder, and the one that ends first takes it away: whoever writes into it
+makes it again.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from components.finished_learners import RESUME_VARIABLE
+from components.finished_learners import RESUME_VARIABLE, data_of
 from components.tracking import project_configuration
 from feature_store.names import inside
 
@@ -25,19 +26,20 @@ def checkpoints(step: str, task_yaml: str, seed: int, code_version: str, feature
 
     Args:
         step: pretrain or finetune.
-        features: the folder of all workloads, whose source.json names the data.
+        features: the folder of all workloads, which says what data they are made of.
         pretrained: what training starts from; None: nothing.
         workloads: the shard; shards share the folder, in which each workload has its own, which is there too.
     """
     digest = hashlib.sha256()
     parts = [step.encode(), task_yaml.encode(), str(seed).encode(), code_version.encode(),
-             (features / "source.json").read_bytes(), b"" if pretrained is None else pretrained.read_bytes()]
+             data_of(features), b"" if pretrained is None else pretrained.read_bytes()]
     for part in parts:
         digest.update(hashlib.sha256(part).digest())
     folder = project_configuration().home / "checkpoints" / digest.hexdigest()[:32]
-    if os.environ.get(RESUME_VARIABLE) == "0":
-        shutil.rmtree(folder, ignore_errors=True)
     its_own = [inside(folder, name) for name in workloads] or [folder]
+    if os.environ.get(RESUME_VARIABLE) == "0":
+        for own in its_own:  # not the folder, in which another shard is at work
+            shutil.rmtree(own, ignore_errors=True)
     for own in its_own:  # at once: a shard that ends takes an empty folder away
         own.mkdir(parents=True, exist_ok=True)
     yield folder

@@ -6,6 +6,7 @@ A step's output is known to kfp's cache when the whole step is done; these are k
 """
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -20,6 +21,13 @@ from feature_store.whole_files import whole_folder
 RESUME_VARIABLE = "ASSAY_RESUME"  # "0": nothing of an earlier run is taken
 
 
+def data_of(features: Path) -> bytes:
+    """What features are made of, for a key: telemetry, and what `featurize` took beside it (a controller's log)."""
+    versions = {path.parent.name: json.loads(path.read_bytes())["data_version"]
+                for path in features.glob("*/quality.json")}
+    return (features / "source.json").read_bytes() + json.dumps(versions, sort_keys=True).encode()
+
+
 class FinishedLearners:
     """Of one task, seed, code and data."""
 
@@ -30,8 +38,8 @@ class FinishedLearners:
     def of(cls, task_yaml: str, seed: int, code_version: str, features: Path, pretrained: Path) -> "FinishedLearners":
         """Where they are, in the state folder."""
         digest = hashlib.sha256()
-        source = (features / "source.json").read_bytes()
-        for part in (task_yaml.encode(), str(seed).encode(), code_version.encode(), source, pretrained.read_bytes()):
+        for part in (task_yaml.encode(), str(seed).encode(), code_version.encode(), data_of(features),
+                     pretrained.read_bytes()):
             digest.update(hashlib.sha256(part).digest())
         return cls(project_configuration().home / "learners" / digest.hexdigest()[:32],
                    os.environ.get(RESUME_VARIABLE) != "0")

@@ -48,13 +48,15 @@ def run_pages(task_yaml: str, workloads: list[str], run_name: str, features: Pat
 
 def _page(configuration: Configuration, pages: Pages, entry: dict[str, Any], bundle: Path, features: Path,
           context: dict[str, Any], output: Path) -> None:
+    from models.reporting.reading import role
     from models.reporting.report import render_version_report
 
     found = documents(bundle)
     if not found["contract"]:
         return
     page = render_version_report(found["contract"], found["evidence"], found["gates"], {
-        **context, "version": entry.get("version"), "alias": entry.get("alias"), "scaling": scaling_of(features),
+        **context, "version": entry.get("version"), "alias": entry.get("alias"), "role": role(entry),
+        "scaling": scaling_of(features),
         "decision": entry.get("reason"),
         "data_quality": found["evidence"]["data"]["quality"]}, pages)
     kept = inside(configuration.home / "reports", context["run_name"])

@@ -20,7 +20,8 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
                  output: Path) -> list[dict[str, Any]]:
     """Registers what `gate` left; writes registered.json, one entry a workload, and keeps the signed bundles.
 
-    An entry has workload, status, message, and for a version: model, version, alias, run_id, reason, bundle (folder).
+    An entry has workload, status, message, and for a version: model, version, alias, role, run_id, reason, bundle
+    (folder).
     Status: "registered" or "rejected" (as the ledger says), "unchanged" (the model is byte for byte that of a
     registered version, nothing is registered), "failed" in an earlier step, "no new data", "error" (nothing of it is in
     the ledger; after a service that is away, of the workloads that were not tried too).

@@ -78,9 +78,11 @@ def _times() -> dict[str, Any]:
 
 def _summary(entry: dict[str, Any], pages: Pages) -> dict[str, Any]:
     """What the command line prints about a workload."""
+    from models.reporting.reading import role
+
     evidence = entry["evidence"] or {}
     figures = [vars(figure) for figure in pages.figures(evidence)] if evidence else []
     keys = ("workload", "status", "message", "model", "version", "alias", "bundle", "report_path")
-    return {**{key: entry.get(key) for key in keys}, "metrics": evidence.get("metrics"), "figures": figures,
-            "badness": pages.badness(evidence),
+    return {**{key: entry.get(key) for key in keys}, "role": role(entry),
+            "metrics": evidence.get("metrics"), "figures": figures, "badness": pages.badness(evidence),
             "verdict": evidence.get("verdict", {}).get("status"), "gates": entry["gates"]}

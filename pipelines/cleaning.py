@@ -9,10 +9,8 @@ ledger, keys, bundles, MLflow's database and artifacts, controllers, what monito
 others keep in the same folder. No link is followed.
 """
 
-import errno
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,18 +19,23 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from filelock import Timeout
-
 from components.progress import read_events
 from feature_store.errors import AssayError, InputError
-from feature_store.file_lock import file_lock
 from models.configuration import Configuration
-from pipelines.local_run import AT_WORK_NAME, is_run
+from pipelines.run_folders import (
+    AT_WORK_NAME,
+    TRASH,
+    held,
+    is_no_file,
+    is_reached_without_links,
+    is_run,
+    moved_to_trash,
+    runs_held,
+)
 from pipelines.run_lock import BY_HAND_NAME, LOCK_NAME, PATIENCE_S, BusyError, acquire_run_lock
 from serving.ledger import Ledger
 
 COMMAND = "assay clean"  # as the run locks name it
-TRASH = "trash"
 _HEX = "[0-9a-f]"
 # named for a run: the newest stay, and those of standing versions
 NUMBERED = {"runs": ("runs/*",), "reports": ("reports/*",)}
@@ -169,13 +172,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _is_ours(kind: str, path: Path, home: Path) -> bool:
     """Whether Assay made it: no link, below none, and for a run or a report with the files that it writes."""
-    if not _is_reached_without_links(path, home):
+    if not is_reached_without_links(path, home):
         return False
     return {"runs": is_run, "reports": _is_report}.get(kind, Path.exists)(path)
-
-
-def _is_reached_without_links(path: Path, home: Path) -> bool:
-    return Path(os.path.realpath(path)) == Path(os.path.realpath(home)) / path.relative_to(home)
 
 
 def _is_report(path: Path) -> bool:
@@ -197,7 +196,7 @@ def _runs_that_stay(configuration: Configuration) -> set[str]:
 
 def _may_have_registered(run: Path, versions: set[tuple[str, int | None]]) -> bool:
     events = run / "events.jsonl"
-    if _is_no_file(events) or _is_no_file(run / AT_WORK_NAME):
+    if is_no_file(events) or is_no_file(run / AT_WORK_NAME):
         return True
     try:
         return any(entry["status"] == "registered" and (entry["model"], entry["version"]) in versions
@@ -205,11 +204,6 @@ def _may_have_registered(run: Path, versions: set[tuple[str, int | None]]) -> bo
                    for entry in event["summary"]["entries"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return True
-
-
-def _is_no_file(path: Path) -> bool:
-    """Something else has its name: a folder, a link, a pipe that would be read for ever."""
-    return path.is_symlink() or (path.exists() and not path.is_file())
 
 
 def _weighed(kind: str, path: Path) -> Leftover:
@@ -227,49 +221,26 @@ def _weighed(kind: str, path: Path) -> Leftover:
 def _nobody_at_work(home: Path) -> Iterator[None]:
     """Keeps scheduled runs and monitors out. A run by hand that begins meanwhile finds each earlier run whole, or none
     of it."""
-    with ExitStack() as held:
-        held.enter_context(acquire_run_lock(home / LOCK_NAME, COMMAND, PATIENCE_S))
-        held.enter_context(acquire_run_lock(home / BY_HAND_NAME, COMMAND))
-        for path in home.glob(f"runs/*/{AT_WORK_NAME}"):  # further runs by hand
-            if not _is_reached_without_links(path, home) or _is_no_file(path):
-                continue  # no run's
-            if not held.enter_context(_held(path)):
-                raise BusyError(f"another run has not ended: {path.parent.name} ({path.parent}); wait for it to end: "
-                                "nothing was removed")
+    with ExitStack() as locks:
+        locks.enter_context(acquire_run_lock(home / LOCK_NAME, COMMAND, PATIENCE_S))
+        locks.enter_context(acquire_run_lock(home / BY_HAND_NAME, COMMAND))
+        other = locks.enter_context(runs_held(home))  # further runs by hand
+        if other is not None:
+            raise BusyError(f"another run has not ended: {other.name} ({other}); wait for it to end: nothing was "
+                            "removed")
         yield
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[bool]:
-    """Holds a lock file for the length of the block; False: somebody else does."""
-    lock = file_lock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
 
 
 def _moved(one: Leftover, trash: Path, configuration: Configuration) -> bool:
     """Into the trash, unless it has gone, a controller in shadow writes to it, it is on another disk, or by now a link
     leads through it or what must stay lies in it."""
-    with ExitStack() as held:
+    with ExitStack() as locks:
         if one.path.name == "steps":
             lock = one.path.with_name("lock")
-            if _is_no_file(lock) or not held.enter_context(_held(lock)):
+            if is_no_file(lock) or not locks.enter_context(held(lock)):
                 return False
         if not _is_ours(one.kind, one.path, configuration.home):
             return False
         if _identity(one.path) in _at_or_above(_kept_places(configuration)):
             return False
-        try:
-            one.path.rename(trash / secrets.token_hex(8))
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EXDEV):
-                raise
-            return False
-    return True
+        return moved_to_trash(one.path, trash) is not None

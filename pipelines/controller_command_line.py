@@ -25,7 +25,7 @@ from serving.control.champion import champion_of_ledger
 from serving.control.control_step import ControlStep
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import hold_signal
-from serving.control.start import ControlRequest, control, json_of, line_of, release
+from serving.control.start import ControlRequest, control, json_of, line_of, release, was_started
 from serving.predictions.start import ServeRequest, serve
 from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
@@ -183,7 +183,7 @@ def _control(given: argparse.Namespace) -> int:
     state = _state(given)
     fields = ControlRequest.__dataclass_fields__.keys() - {"generic"}  # no policy ships with the light install
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
-    if request.bundle is None:
+    if request.bundle is None and not was_started(request, state.home):
         require_in_ledger(state, request.task, request.workload)
     control(request, state, _show_json if given.json else _show,
             lambda line: print(printable(line), file=sys.stderr if given.json else sys.stdout, flush=True))
@@ -191,7 +191,8 @@ def _control(given: argparse.Namespace) -> int:
 
 
 def _release(given: argparse.Namespace) -> int:
-    said = release(given.actuator, read_controller_file(given.controller, given.actuator))
+    said = release(given.actuator, read_controller_file(given.controller, given.actuator),
+                   tell=lambda line: print(printable(line), file=sys.stderr, flush=True))
     if given.json:
         _print({"released": said})
     else:

@@ -12,25 +12,22 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from filelock import Timeout
 
 from components.finished_learners import RESUME_VARIABLE
 from components.progress import PROGRESS_VARIABLE, read_events, shard_label
 from feature_store.errors import AssayError, InputError
 from feature_store.file_lock import file_lock
-from feature_store.whole_files import read_regular
 from pipelines.process_group import start_group, stop_group
 from pipelines.request import TrainRequest
+from pipelines.run_folders import AT_WORK_NAME, TRASH, is_reached_without_links, is_run, moved_to_trash, runs_held
 
 KEPT_RUNS = 20  # more than stages: a run that was killed at each of them still finds its cached steps
 POLL_SECONDS = 0.1
-AT_WORK_NAME = "lock"  # held as long as the run is at work, so that nobody cleans beside it (pipelines/cleaning.py)
 FULL_DISK_MB = 1.0  # less than any step writes
 
 
@@ -69,16 +66,8 @@ def run_local(
     """
     began = time.monotonic()
     folder = home / "runs" / request.run_name
-    try:
-        _prepare(folder, request, home / "cache" if resume else None)
-    except FileExistsError:  # begun by another process since the command looked
-        raise InputError(f"run name must be new, got {request.run_name!r}, which another run has just taken "
-                         f"({folder}); leave it out or choose another") from None
-    except OSError as error:
-        message = f"run: expected a folder that can be written, got {error.strerror} ({folder})"
-        raise RunFailedError(message, 2) from error
     events: list[dict[str, Any]] = []
-    with file_lock(folder / AT_WORK_NAME), (folder / "kfp.log").open("wb") as log:
+    with _begun(folder, request, home, home / "cache" if resume else None), (folder / "kfp.log").open("wb") as log:
         child = start_group(
             [sys.executable, "-m", "pipelines.local_process", str(folder / "request.json")],
             stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder, resume),
@@ -96,9 +85,25 @@ def run_local(
     return RunOutcome(folder, results[-1], tuple(events), time.monotonic() - began)
 
 
+@contextmanager
+def _begun(folder: Path, request: TrainRequest, home: Path, cache: Path | None) -> Iterator[None]:
+    """The run's folder with all that its child is told, and its lock for the length of the block."""
+    with ExitStack() as at_work:
+        try:
+            folder.mkdir(parents=True)
+            at_work.enter_context(file_lock(folder / AT_WORK_NAME))  # first: of two that begin at once, neither drops
+            _drop_old_runs(home, folder)
+            _prepare(folder, request, cache)
+        except FileExistsError:  # begun by another process since the command looked
+            raise InputError(f"run name must be new, got {request.run_name!r}, which another run has just taken "
+                             f"({folder}); leave it out or choose another") from None
+        except OSError as error:
+            message = f"run: expected a folder that can be written, got {error.strerror} ({folder})"
+            raise RunFailedError(message, 2) from error
+        yield
+
+
 def _prepare(folder: Path, request: TrainRequest, cache: Path | None) -> None:
-    folder.mkdir(parents=True)
-    _drop_old_runs(folder.parent)
     for name in ("workspace", "tmp"):
         (folder / name).mkdir()
     specification = {
@@ -149,17 +154,23 @@ def _failure(events: list[dict[str, Any]], folder: Path, workloads: Sequence[str
                           "run the same command again to resume", 2)
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a run of ours made it."""
-    with suppress(OSError):
-        return b'"pipeline_root"' in read_regular(folder / "request.json")
-    return False
+def _drop_old_runs(home: Path, begun: Path) -> None:
+    """Keeps the newest runs; the cache treats outputs that are gone as not cached.
 
-
-def _drop_old_runs(runs: Path) -> None:
-    """Keeps the newest runs, and those at work; the cache treats outputs that are gone as not cached."""
-    ours = (path for path in runs.iterdir() if not path.is_symlink() and is_run(path))
-    folders = sorted(ours, key=lambda path: path.stat().st_mtime)
-    for old in folders[:1 - KEPT_RUNS]:  # the one that begins is the newest
-        with suppress(Timeout, OSError), file_lock(old / AT_WORK_NAME).acquire(blocking=False):
-            shutil.rmtree(old, ignore_errors=True)
+    Beside another run, which may be reading them, nothing goes: a later run that begins alone drops them. What a kill
+    leaves in the trash goes with `assay clean`.
+    """
+    trash = home / TRASH
+    with suppress(OSError), runs_held(home, but=begun) as other:
+        if other is not None or not is_reached_without_links(trash, home):
+            return
+        ours = (path for path in begun.parent.iterdir() if is_reached_without_links(path, home) and is_run(path))
+        old = sorted(ours, key=lambda path: path.stat().st_mtime)[:1 - KEPT_RUNS]  # the one that begins is the newest
+        if not old:
+            return
+        trash.mkdir(exist_ok=True)
+        for path in old:
+            with suppress(OSError):  # it is somebody else's by now, say; the others go
+                if moved := moved_to_trash(path, trash):
+                    shutil.rmtree(moved, ignore_errors=True)
+        trash.rmdir()  # unless there is more in it

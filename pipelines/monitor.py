@@ -300,10 +300,11 @@ def _attempt(act: Callable[[], str]) -> tuple[str, bool]:
 
 
 def _rolled_back(configuration: Configuration, task: str, one: Seen) -> str:
+    """Rolls back the champion that was looked at. Raises RefusedError: another one is champion by now."""
     from serving.registry import Registry
 
-    made = Registry(configuration, actor="assay monitor").rollback(task, one.workload,
-                                                                   f"monitor: {'; '.join(one.decision.reasons)}")
+    made = Registry(configuration, actor="assay monitor").rollback(
+        task, one.workload, f"monitor: {'; '.join(one.decision.reasons)}", expected=one.version)
     return f"rolled back: version {made.version} is champion again"
 
 

@@ -6,13 +6,15 @@ A decorator of the commands, `notified`, is the one place of it: what a command,
 ledger is found by comparing its end with the one that was taken up last. So whatever was killed in between, the command
 that comes next tells what is in the ledger by then.
 
-    <state>/notifications/outbox.json   ledger's end that was taken up, notices not told yet, oldest first; ids by day
+    <state>/notifications/outbox.json   whether it has begun, ledger's end that was taken up, notices not told yet,
+                                        oldest first; ids by day
     <state>/logs/notifications.log      what the program printed
 
 A notice is in the outbox, on the disk, before anyone is told, and out of it afterwards: a kill, or a receiver that is
 away, repeats it with the same `id` and loses none (at least once; a webhook that is away repeats it to itself alone).
 Nothing of this fails a command: one line says it.
-An outbox that cannot be read is set aside under another name, and begun anew with the ledger's end.
+The first use begins with the ledger's end: what stands in it by then is told to nobody. It is the first use until the
+ledger was read once. An outbox that cannot be read is set aside under another name, and begun anew in the same way.
 """
 
 import functools
@@ -121,14 +123,14 @@ def tell(configuration: Configuration, actor: str, notices: Sequence[Notice] = (
     Args:
         actor: command that says the notices.
         page: file that shows what was moved, such as the run's report.
-        only_begin: where nothing was ever told, remember the ledger's end and tell what comes after it.
+        only_begin: where the ledger's end was never taken up, take it up; else do nothing.
     """
     rule, folder = configuration.notify, configuration.home / "notifications"
     path = folder / "outbox.json"
     if rule is None:
         return
     try:
-        if only_begin and _content(path):
+        if only_begin and _has_begun(_content(path)):
             return
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / "outbox.lock").acquire(timeout=LOCK_PATIENCE_S):
@@ -136,7 +138,7 @@ def tell(configuration: Configuration, actor: str, notices: Sequence[Notice] = (
             now = datetime.now(UTC)
             outbox.collect([one.document(actor, now) for one in notices], rule)
             try:
-                outbox.collect(_new_moves(configuration, outbox, page, only_begin or outbox.is_anew), rule)
+                outbox.collect(_new_moves(configuration, outbox, page), rule)
             finally:  # a ledger that does not verify keeps nobody from being told of what failed
                 outbox.deliver(rule, configuration.home / "logs" / "notifications.log")
     except Exception as error:  # whatever it is: it must not take the place of the command's own error
@@ -148,13 +150,14 @@ class _Outbox:
     """What is still to be told, as its file has it.
 
     Attributes:
-        is_anew: the file could not be read and is set aside.
+        head: of the ledger's entry that was taken up last; "": of none.
+        has_begun: whether the ledger's end was taken up once; what stands in the ledger before that is not told.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         content = _content(path)
-        self.is_anew = content is None
+        self.has_begun = _has_begun(content)
         if content is None:
             aside = path.with_name(f"outbox-unreadable-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.json")
             path.replace(aside)
@@ -191,7 +194,7 @@ class _Outbox:
             self._write()
 
     def _write(self) -> None:
-        content = {"head": self.head, "waiting": self._waiting, "said": self._said,
+        content = {"begun": self.has_begun, "head": self.head, "waiting": self._waiting, "said": self._said,
                    "told_program": self._told_program}
         write_file(self._path, json.dumps(content), mode=0o600)
 
@@ -207,12 +210,21 @@ def _content(path: Path) -> dict[str, Any] | None:
     match found:
         case {"head": str(), "waiting": list(waiting), "said": dict(said)}:
             documents = all(isinstance(one, dict) and isinstance(one.get("id"), str) for one in waiting)
-            return found if documents and all(isinstance(day, str) for day in said.values()) else None
+            known = documents and isinstance(found.get("begun", True), bool)
+            return found if known and all(isinstance(day, str) for day in said.values()) else None
     return None
 
 
-def _new_moves(configuration: Configuration, outbox: _Outbox, page: str, is_first: bool) -> list[dict[str, Any]]:
-    """Documents of the entries after the one that was told last, which moves on to the ledger's end."""
+def _has_begun(content: Mapping[str, Any] | None) -> bool:
+    """Whether an outbox has taken up the ledger's end; one from before this was written down has."""
+    return bool(content and content.get("begun", True))
+
+
+def _new_moves(configuration: Configuration, outbox: _Outbox, page: str) -> list[dict[str, Any]]:
+    """Documents of the entries after the one that was told last, which moves on to the ledger's end.
+
+    On the first use there are none. Raises RefusedError: the ledger does not verify, or is another one.
+    """
     ledger = Ledger(configuration.ledger_path, configuration.public_key_path)
     chain = ledger.chain() if ledger.is_there() else Chain()
     if outbox.head and not chain.holds(outbox.head):
@@ -220,6 +232,7 @@ def _new_moves(configuration: Configuration, outbox: _Outbox, page: str, is_firs
                            f"change of ledgers delete {configuration.home / 'notifications'}")
     first = int(outbox.head.partition(":")[0]) + 1 if outbox.head else 0
     outbox.head = chain.entries[-1].head if chain.entries else ""
+    is_first, outbox.has_begun = not outbox.has_begun, True
     if is_first:
         return []
     challengers = {pair: standing.challenger for pair, standing in chain.standings}

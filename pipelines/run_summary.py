@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from models.reporting.formatting import significant
+from models.reporting.reading import role
 from pipelines.console import shortened
 
 MOST_ROWS = 20  # workloads that a table shows in full
@@ -97,12 +98,12 @@ def summary_notes(summary: dict[str, Any]) -> list[str]:
 
 def _needs_a_reason(entry: dict[str, Any]) -> bool:
     """A champion speaks for itself."""
-    return bool(entry["status"] != "registered" or entry["alias"] == "challenger")
+    return bool(entry["status"] != "registered" or role(entry) == "challenger")
 
 
 def _reason(entry: dict[str, Any]) -> list[str]:
     """Of a challenger, a line for each thing that keeps it from being champion."""
-    is_new = entry["status"] == "registered" and entry["alias"] == "challenger"
+    is_new = entry["status"] == "registered" and role(entry) == "challenger"
     first, *others = entry["message"].split("; ") if is_new else [entry["message"]]
     return [f"{shortened(entry['workload'], NAME_WIDTH)}: {first}", *(f"  {other}" for other in others)]
 
@@ -110,7 +111,7 @@ def _reason(entry: dict[str, Any]) -> list[str]:
 def _waiting(entries: list[dict[str, Any]]) -> list[str]:
     """What a person has to decide, and how."""
     names = [f"{shortened(entry['workload'], NAME_WIDTH)} version {entry['version']}" for entry in entries
-             if entry["alias"] == "challenger"]
+             if role(entry) == "challenger"]
     if not names:
         return []
     more = f" and {len(names) - WORST:,} more" if len(names) > WORST else ""

@@ -16,6 +16,7 @@ What was checked is what is used: `Bundle.model` holds the checked bytes, nothin
 """
 
 import hashlib
+import math
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -217,15 +218,26 @@ def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
     # Only a deep check needs them, and they import onnx.
     from feature_store.strict_yaml import parse_yaml
     from models.control.contract.acting import comes_along, load_acting
+    from models.control.contract.guarantee import narrower
 
     text, driving = bundle.files[SPECIFICATION_FILE].decode("utf-8"), bundle.contract.driving
-    properties = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")["properties"]
+    specification = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")
     module = "" if driving is None else driving.acting.module
     check = load_acting(module).check_guarantee if comes_along(module) else None
     if driving is None or check is None:
         raise RefusedError("guarantee must be of a system that comes with Assay and has a law, got "
                            f"{module or 'none'} ({bundle.folder})")
-    found = check(bundle.files[GUARANTEE_FILE], bundle.model, properties, driving.settings, CHECK_SECONDS)
+    # what is beyond these no policy is shown (inputs.py), and a target beyond its safe range nobody sets
+    shown = {one.name: (-math.inf if one.physical_minimum is None else one.physical_minimum,
+                        math.inf if one.physical_maximum is None else one.physical_maximum)
+             for one in bundle.contract.inputs}
+    ranges = {} if bundle.contract.fallback is None else bundle.contract.fallback.safe_ranges
+    present = {driving.current[name]: (one.minimum, one.maximum) for name, one in ranges.items()}
+    if reason := narrower(specification, shown, present, driving.settings):
+        raise RefusedError(f"guarantee must rest on what holds of all that may be observed: {reason} "
+                           f"({bundle.folder}/{SPECIFICATION_FILE})")
+    found = check(bundle.files[GUARANTEE_FILE], bundle.model, specification["properties"], driving.settings,
+                  driving.levels, CHECK_SECONDS)
     if not found.accepted:
         raise RefusedError(f"guarantee must be proved, got: {found.reason} ({bundle.folder}/{GUARANTEE_FILE})")
     if found.statement != guarantee.statement:

@@ -199,13 +199,23 @@ class Lifecycle:
             )
             return replace(made, notes=notes)
 
-    def rollback(self, task: str, workload: str, reason: str = "") -> Promotion:
+    def rollback(self, task: str, workload: str, reason: str = "", expected: int | None = None) -> Promotion:
         """Makes the champion before the present one champion again.
 
+        Args:
+            expected: version that must be the champion still, for whoever decided some time ago; None: whichever is.
+
         Raises:
-            RefusedError: there is no champion before, or its bundle does not check.
+            RefusedError: there is no champion before, its bundle does not check, or another one than `expected` is
+                champion. Nothing is moved.
         """
         with self._promotions.standing(task, workload) as (standing, drifts):
+            if expected is not None and standing.champion != expected:
+                now = "none" if standing.champion is None else f"version {standing.champion}"
+                raise RefusedError(
+                    f"rollback: expected version {expected} to be the champion still, got {now} ({task}, {workload}); "
+                    "nothing was moved, look at the present champion first"
+                )
             version = standing.previous_champion
             if version is None:
                 raise RefusedError(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from serving.promotion import Drift
+from serving.promotion import Drift, Role
 
 
 @dataclass(frozen=True)
@@ -10,11 +10,12 @@ class Registration:
     """What became of a bundle.
 
     Attributes:
-        alias: alias that the version got, None for a rejected one.
+        alias: alias that the version got, None for a rejected one; a name of mlflow.yaml, to be shown, never compared.
         reason: why it got that alias and not the next.
         drifts: aliases that were not where the ledger says, before this registration or after it.
-        is_new: False where the model is a registered version's, byte for byte: nothing was registered, and `version`
-            and `alias` are that version's.
+        is_new: False where the model is a registered version's, byte for byte: nothing was registered, and `version`,
+            `alias` and `role` are that version's.
+        role: what the version is by the ledger; None: neither.
     """
 
     model: str
@@ -26,6 +27,7 @@ class Registration:
     bundle_sha256: str
     drifts: tuple[Drift, ...] = ()
     is_new: bool = True
+    role: Role | None = None
 
 
 @dataclass(frozen=True)

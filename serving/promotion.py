@@ -30,6 +30,8 @@ from serving.ledger_heads import pinned_head, registry_heads
 from serving.moves import Move, Standing
 from serving.review_tags import WAITS_FOR, WAITS_TAG
 
+Role = Literal["champion", "challenger"]  # what a version is by the ledger, whatever the aliases are called
+
 
 class AliasStore(Protocol):
     """What promotion needs of a model registry."""
@@ -88,10 +90,14 @@ class Drift:
 
 @dataclass(frozen=True)
 class Aliases:
-    """Names of the two aliases."""
+    """Names of the two aliases, as mlflow.yaml has them."""
 
     champion: str
     challenger: str
+
+    def of(self, role: Role | None) -> str | None:
+        """The alias of what has that role; None: none has it."""
+        return None if role is None else {"champion": self.champion, "challenger": self.challenger}[role]
 
 
 class RecordedError(AssayError):

@@ -19,7 +19,7 @@ from serving.bundle import Bundle, ProofChecker, check_bundle, open_bundle
 from serving.card import gate_table, version_tags
 from serving.moves import Action, Move, Standing
 from serving.outcomes import Registration
-from serving.promotion import Aliases, Promotions, RecordedError
+from serving.promotion import Aliases, Promotions, RecordedError, Role
 from serving.repeated_model import RepeatedModels
 from serving.store import Store, Upload
 from serving.succession import decide
@@ -126,11 +126,13 @@ class Registrar:
                 drifts += error.drifts
                 reason += "" if error.drifts else f"; note: {error}"
             drifts = tuple(dict.fromkeys(drifts))
-        names = {"challenger": self._aliases.challenger, "champion": self._aliases.champion}
-        alias = names.get(actions[-1])
-        return Registration(
-            move(actions[-1]).model, version, upload.run_id, passed, alias, reason, bundle.sha256, drifts
+        role: Role | None = (
+            "champion" if "champion" in actions else "challenger" if "challenger" in actions else None
         )
+        return Registration(
+            move(actions[-1]).model, version, upload.run_id, passed, self._aliases.of(role), reason, bundle.sha256,
+            drifts, role=role,
+        )  # fmt: skip
 
     def _decide(
         self, bundle: Bundle, standing: Standing, champion: Mapping[str, Any] | None
@@ -165,12 +167,13 @@ class Registrar:
         if repeated is None:
             return None
         version, other = repeated
-        aliases = {standing.challenger: self._aliases.challenger, standing.champion: self._aliases.champion}
-        alias = aliases.get(version)
+        roles: dict[int | None, Role] = {standing.challenger: "challenger", standing.champion: "champion"}
+        role = roles.get(version)
+        alias = self._aliases.of(role)
         known = f"version {version}, the {alias}" if alias else f"version {version}"
         what = f"unchanged: model.onnx ({other.contract.model.sha256[:12]}) is that of {known}, byte for byte"
         reason = f"{what}; nothing is registered"
-        return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False)
+        return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False, role=role)
 
     def _taken_out(self, bundle: Bundle) -> tuple[int, str] | None:
         """The version that a person took out and whose model the bundle brings back, and how; None: it brings none."""

@@ -12,7 +12,7 @@ from models.reporting.document import Beside, Decision, Fold, Note, Part
 from models.reporting.formatting import count
 from models.reporting.gate_words import failure
 from models.reporting.promises import on_demand, open_claims, promised
-from models.reporting.reading import at, mapping, mappings
+from models.reporting.reading import at, mapping, mappings, role
 from models.tasks.pages import Pages
 
 Json = Mapping[str, Any]
@@ -27,7 +27,7 @@ def first_screen(contract: Json | None, evidence: Json | None, gates: Json | Non
                  pages: Pages) -> tuple[Part, ...]:
     """The decision and the headline; guarantee and champion side by side, the worst cases in the shorter column."""
     version, ledger = at(evidence, "champion", "version"), str(context.get("decision") or "")
-    before = " before it" if context.get("alias") == "champion" else ""
+    before = " before it" if role(context) == "champion" else ""
     named = "" if version is None else f"{before}, version {version}"
     claims, worst = pages.claims(evidence), pages.worst(evidence)
     guaranteed = (*promised(evidence, open_claims(evidence, context.get("audit"), claims)),
@@ -54,12 +54,11 @@ def decision(evidence: Json | None, gates: Json | None, context: Json) -> Decisi
         fails = f"{len(failed)} of {count(len(results), 'gate')} {'fails' if len(failed) == 1 else 'fail'}"
         return Decision(f"May not ship: {fails}.", "bad", tuple(failure(gate, evidence) for gate in failed))
     hold, ledger = f"all {count(len(results), 'gate')} hold", str(context.get("decision") or "")
-    alias = context.get("alias")
-    if alias == "champion":
+    if role(context) == "champion":
         return Decision(f"Ships: {named} is the champion, {hold}.", "good", _reasons(ledger))
     if WAITS in ledger:
         return Decision(f"Waits for approval: {hold}.", "open", (*_reasons(ledger), _promote(evidence)))
-    if alias == "challenger":
+    if role(context) == "challenger":
         return Decision(f"Does not ship by itself: {hold}, but it stays challenger.", "open",
                         (*_reasons(ledger), _promote(evidence)))
     if version is None:

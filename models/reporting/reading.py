@@ -40,6 +40,14 @@ def mappings(data: Any, *keys: str) -> list[Mapping[str, Any]]:
     return [item for item in items(data, *keys) if isinstance(item, Mapping)]
 
 
+def role(entry: Mapping[str, Any]) -> Any:
+    """What a version is by the ledger: "champion", "challenger" or None, of what registration wrote down of it.
+
+    An alias is a name of mlflow.yaml. It is asked only where no role is written, as before there were roles.
+    """
+    return entry["role"] if "role" in entry else entry.get("alias")
+
+
 def floats(values: Any) -> NDArray[np.float64]:
     """The list as (m,) float64, NaN for what is no finite number, or too large to be drawn on an axis."""
     known = [finite_number(value) for value in items(values)]

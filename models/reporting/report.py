@@ -27,7 +27,7 @@ from models.reporting.document import (
 )
 from models.reporting.formatting import count, duration, number, words
 from models.reporting.promises import PROVED, REFUTED
-from models.reporting.reading import at, column, items, mapping, mappings
+from models.reporting.reading import at, column, items, mapping, mappings, role
 from models.reporting.witness import replayed_witness
 from models.tasks.pages import Pages
 
@@ -44,11 +44,12 @@ def render_version_report(contract: Json | None, evidence: Json | None, gates: J
         contract: content of contract.json.
         evidence: content of evidence.json.
         gates: content of gates.json; None where the gates were not evaluated.
-        context: of the run; every key may be absent. `version` and `alias` in the registry; `decision`: why it
-            got that alias; `champion` as the gate step measured it, None where there was none (absent: that of the
-            evidence); `correlation` {"workloads", "metrics", "pearson": rows of a workload each};
-            `data_quality`, free in form; `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the
-            content of scaling.json, without which a counterexample is shown in scaled units.
+        context: of the run; every key may be absent. `version` and `alias` in the registry, `role` in the ledger
+            ("champion", "challenger" or None; absent: as the alias says); `decision`: why it got that role;
+            `champion` as the gate step measured it, None where there was none (absent: that of the evidence);
+            `correlation` {"workloads", "metrics", "pearson": rows of a workload each}; `data_quality`, free in form;
+            `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the content of scaling.json,
+            without which a counterexample is shown in scaled units.
         pages: of the task's kind.
     """
     workload = _workload({"contract": contract, "evidence": evidence})
@@ -77,8 +78,8 @@ def render_run_report(entries: Sequence[Json], context: Json, pages: Pages) -> s
 
     Args:
         entries: one a workload: `contract`, `evidence`, `gates` as above or None, `workload` (needed where
-            contract and evidence are None), `version`, `alias`, `status` (one word), `message` (why it stopped),
-            `report_path` (of its version report, relative to this page).
+            contract and evidence are None), `version`, `alias`, `role`, `status` (one word), `message` (why it
+            stopped), `report_path` (of its version report, relative to this page).
         context: as above, and `run_id`, `started`, `seconds`, `stages` [{"name", "seconds", "peak_mb"}].
         pages: of the task's kind.
     """
@@ -125,7 +126,7 @@ def _overview(entries: Sequence[Json], pages: Pages) -> Part:
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
         rows.append(_overview_row(entry, pages, len(columns.names)))
-        new_champion = entry.get("alias") == "champion" and entry.get("status") != "unchanged"
+        new_champion = role(entry) == "champion" and entry.get("status") != "unchanged"
         if entry.get("message") and not new_champion:  # that one speaks for itself
             rows.append((Cell(""), Cell(_why(entry), span=len(names) - 1)))
     return Table(names, tuple(rows), groups=groups, sortable=len(entries) > 1,

@@ -60,13 +60,13 @@ def control(
     Before anything is trained: assay control --generic --shadow -w shop --controller controller.yaml --actuator watch
     """
     hold_signal()
-    from serving.control.start import ControlRequest, keyed
+    from serving.control.start import ControlRequest, keyed, was_started
     from serving.control.start import control as run_controller
 
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
                              metrics_port, metrics_address, shadow, GENERIC if generic else None)
     configuration = keyed(request, configuration_from(config))
-    if request.needs_ledger:
+    if request.needs_ledger and not was_started(request, configuration.home):
         require_in_ledger(configuration, task, workload)
     run_controller(request, configuration, _json if json_output else _told, print_note if json_output else print_line,
                    working("loading the champion", json_output))
@@ -80,14 +80,15 @@ def release(
 ) -> None:
     """Set what a controller found before its first step, without a controller.
 
-    For a controller that was killed and is not to start again. A limit that somebody else has set since stays.
+    For a controller that was killed and is not to start again. A limit that somebody else has set since stays. A lease
+    that runs out by itself (kubernetes: lease_s) is waited for.
 
     Example: assay release --controller controller.yaml --actuator cgroup
     """
     from serving.control.controller_file import read_controller_file
     from serving.control.start import release as give_back
 
-    said = give_back(actuator, read_controller_file(controller, actuator))
+    said = give_back(actuator, read_controller_file(controller, actuator), tell=print_note)
     if json_output:
         print_json({"released": said})
     else:

@@ -9,16 +9,19 @@ from serving.state_folder import StateFolder
 
 
 def require_in_ledger(state: Configuration | StateFolder, task: str | None, workload: str) -> None:
-    """As `require_known`. A ledger that is away, or does not verify, knows none: whoever opens the champion says it.
+    """As `require_known`. A ledger that is away, hangs or does not verify knows none: who opens the champion says it.
 
     Raises:
         InputError: with the nearest known name.
     """
+    from serving.control.side_by_side import Within
+    from serving.control.start import WITHIN_S
     from serving.ledger import Ledger
 
     known: Iterable[tuple[str, str]] = ()
     with contextlib.suppress(AssayError, OSError):
-        known = Ledger(state.ledger_path, state.public_key_path).standings()
+        known = Within(Ledger(state.ledger_path, state.public_key_path).standings, WITHIN_S,
+                       f"ledger {state.ledger_path}")()
     require_known(known, task, workload)
 
 

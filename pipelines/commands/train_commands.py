@@ -68,7 +68,7 @@ def run(
     from pipelines.run_display import RunDisplay
     from pipelines.run_lock import LOCK_NAME, PATIENCE_S, acquire_run_lock, beside_others
     from pipelines.run_summary import run_exit_code, summary_notes, summary_table
-    from pipelines.schedules.freshness import STATE_NAME, is_new_data, record_data_version
+    from pipelines.schedules.freshness import STATE_NAME, digest_of, is_new, record
     from serving.relocation import require_own_home
 
     configuration = configuration_from(config)
@@ -86,8 +86,10 @@ def run(
         elif other := held.enter_context(beside_others(configuration.home)):
             print_note(f"{other} is at work, too; this run goes on beside it")
         state = configuration.home / STATE_NAME
-        if scheduled and not is_new_data(state, request.task.name, request.data_version, request.code_version):
-            message = f"no new data since the last run (data {request.data_version[:12]}): nothing was registered"
+        digest = digest_of(request, gates)
+        if scheduled and not is_new(state, request.command, digest):
+            message = (f"no new data since the last run (data {request.data_version[:12]}), and the same code, task "
+                       "and gates: nothing was registered")
             print_json({"status": "no new data", "message": message}) if json_output else out.print(message)
             return
         if not json_output:
@@ -95,9 +97,9 @@ def run(
             print_line(f"task {request.task.name}: {counts}, run {run_name}")
         with RunDisplay(out, request.workloads, quiet=json_output) as display:
             outcome = run_local(request, configuration.home, display.show, resume=not fresh)
-        # what could not be registered (a full disk) is tried again; what the gates refused would be refused again
-        if scheduled and not any(entry["status"] == "error" for entry in outcome.summary["entries"]):
-            record_data_version(state, request.task.name, request.data_version, request.code_version)
+        # what failed or could not be registered is tried again; what the gates refused would be refused again
+        if scheduled and not any(entry["status"] in ("failed", "error") for entry in outcome.summary["entries"]):
+            record(state, request.command, digest)
     tell(configuration, "assay run",
          [Notice("run_failed", entry["message"], request.task.name, entry["workload"], page=outcome.summary["report"])
           for entry in outcome.summary["entries"] if entry["status"] in ("failed", "error")],

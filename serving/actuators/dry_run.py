@@ -72,7 +72,7 @@ def _read(part: FilePart) -> Mapping[str, float]:
 def _make(present: Mapping[str, float], contract: Contract | None, held: Collection[str]) -> DryRun:
     assert contract is not None and contract.driving is not None
     made = DryRun(present, contract.driving.current)
-    if impossible := checked(contract, present, present).troubles:
+    if impossible := checked(contract, present, present).unfit:
         raise InputError(f"dry_run must be possible values, got {first_of(tuple(impossible.values()))}: no policy "
                          "would ever act")
     return made

@@ -34,6 +34,8 @@ class ActuatorKind:
         measures: whether it is a `Reader` (serving/control/parts.py) too, so that no server is asked.
         watch: of the same, and the file's server: the target for a shadow, which is looked at, without a lease and
             whoever sets it; None: there is nothing to look at. Raises InputError and ActuatorError.
+        lease_s: of a target: seconds after which a lease that nobody renews has run out; None: a lease is free as soon
+            as its holder ends.
     """
 
     section: str
@@ -44,6 +46,7 @@ class ActuatorKind:
     keeps: bool = True
     measures: bool = False
     watch: Callable[[Any, Contract, Collection[str], Server], Watched] | None = None
+    lease_s: Callable[[Any], float] | None = None
 
 
 def require_held(contract: Contract | None, held: Collection[str], sets: Collection[str], what: str) -> None:

@@ -3,7 +3,8 @@
 `target_replicas` goes to the scale subresource; `target_cpu_limit_cores` and `target_memory_limit_mib` to the resize
 subresource of each running pod (Kubernetes 1.33 and newer; thesis, section 5.3.4, has an operator of its own for it).
 The Deployment's template is never changed: that would start new pods. A pod that starts later has the template's limits
-until the next `apply`, which finds it and resizes it; so `apply` is for every step, also where no target changed.
+until the next `apply`, which finds it and resizes it; so `apply` is for every step, also where no target changed. Until
+then it is left out of what is present: else the template would be taken for what is set of all pods.
 
 Before anything is set, every change is rehearsed by the server (dry-run), and what was found is written to the Lease
 that says who acts (deployment/found.py). The rights that this takes: deploy/kubernetes-rbac.yaml.
@@ -22,7 +23,16 @@ from serving.actuators.deployment.api import CONNECT_S, READ_S, Api, cluster_con
 from serving.actuators.deployment.changes import Change, Resize, Scale, carry_out, rehearse
 from serving.actuators.deployment.found import ANNOTATION, Found, read_found
 from serving.actuators.deployment.lease import Lease
-from serving.actuators.deployment.limits import RESOURCE, SIGNAL, Pod, amount, limit_quantity, request_quantity, same
+from serving.actuators.deployment.limits import (
+    RESOURCE,
+    SIGNAL,
+    Pod,
+    amount,
+    exact_quantity,
+    limit_quantity,
+    request_quantity,
+    same,
+)
 from serving.actuators.deployment.owners import require_sole_owner
 from serving.actuators.deployment.state import State, read_state
 from serving.actuators.kind import ActuatorKind, Server, require_held
@@ -33,7 +43,6 @@ CONTROLS = ("target_replicas", *RESOURCE)
 OBSERVED_BY = {"target_replicas": "replicas", **{control: SIGNAL[resource] for control, resource in RESOURCE.items()}}
 LEASE_S = 45  # three steps of 15 s
 _NEVER = "Infeasible"  # of a resize
-_SAME = 1e-9  # relative: a present value on its way through a decision
 UNCHANGED = 1e-6  # relative: the float32 of a network between a present value and the target that keeps it
 
 
@@ -73,6 +82,7 @@ class KubernetesDeployment:
         self._controls = frozenset(controls)
         self._lease = Lease(api, f"assay-{deployment}", int(lease_s), clock)
         self._seen: Mapping[str, Any] | None = None  # what the present decision started from
+        self._known: Collection[str] | None = None  # uids of pods that were there at the last `apply`
         self._require_limits(self._read())
         require_sole_owner(api, deployment, self._controls)
 
@@ -82,10 +92,12 @@ class KubernetesDeployment:
         return f"kubernetes {self._api.namespace}/{self._deployment}"
 
     def present(self) -> Mapping[str, float]:
-        """See `Actuator`: replicas asked for and ready, and the largest limits of the pods that serve, as they hold."""
+        """See `Actuator`: replicas asked for and ready, and the largest limits of the pods that serve, as they hold;
+        new ones, which the next `apply` resizes, are left out.
+        """
         state = self._read()
         self._seen = state.asked()
-        return state.present()
+        return self._without_new(state).present()
 
     def acquire(self, holder: str) -> str:
         """See `Actuator`. Raises ActuatorError (refused) too where an HPA or a VPA came to own what this sets."""
@@ -102,10 +114,12 @@ class KubernetesDeployment:
         state = self._read()
         self._require_limits(state)
         self._require_unchanged(state)
-        wanted = self._checked(targets, state)
-        now = state.present()
-        raised = {name for name in wanted if targets[name] >= now.get(OBSERVED_BY[name], math.inf) * (1.0 - _SAME)}
-        done = self._set(wanted, state, raised)
+        older = self._without_new(state)
+        self._known = {pod.uid for pod in older.pods}
+        now = older.present()
+        wanted = self._checked(targets, now)
+        raised = {name for name in wanted if targets[name] >= now.get(OBSERVED_BY[name], math.inf) * (1.0 - UNCHANGED)}
+        done = self._set(wanted, state, {pod.uid: raised for pod in older.pods})
         infeasible = [pod for pod in state.pods if pod.resize[0] == _NEVER and not self._differs(pod, wanted)]
         if infeasible and set(wanted) & set(RESOURCE):
             waiting = "; ".join(map(_waits, infeasible))
@@ -132,6 +146,25 @@ class KubernetesDeployment:
     def _read(self) -> State:
         return read_state(self._api, self._deployment, self._container)
 
+    def _without_new(self, state: State) -> State:
+        """Without pods that no `apply` has set yet, which hold the template's limits while another pod has a value that
+        was set here. One whose resize failed, or is not done, is still new.
+        """
+        found = read_found(self._lease.noted(ANNOTATION))
+        if found is None or found.deployment != state.uid:
+            return state
+        known = found.pods if self._known is None else self._known
+
+        def of_template(control: str, limit: float | None) -> bool:
+            template = amount(state.template["limits"].get(RESOURCE[control]), RESOURCE[control])
+            return limit == template or same(limit, template)
+
+        if not any(found.set_here(name, limit := pod.limit(RESOURCE[name])) and not of_template(name, limit)
+                   for pod in state.pods for name in RESOURCE):
+            return state
+        return replace(state, pods=tuple(pod for pod in state.pods if pod.uid in known or not all(
+            of_template(name, pod.effective_limit(RESOURCE[name])) for name in RESOURCE)))
+
     def _require_unchanged(self, state: State) -> None:
         """What was raised by hand while it was decided is not undone by who has not seen it."""
         seen, self._seen = self._seen, None
@@ -148,9 +181,11 @@ class KubernetesDeployment:
                                                f"{RESOURCE[control]} limit for {control} to be set; give its template "
                                                "one")
 
-    def _checked(self, targets: Mapping[str, float], state: State) -> dict[str, float]:
-        """The targets that are set here, as they can be set: whole replicas, millicores and MiB."""
-        present, wanted = state.present(), {}
+    def _checked(self, targets: Mapping[str, float], present: Mapping[str, float]) -> dict[str, float]:
+        """The targets that are set here, as they can be set: whole replicas, millicores and MiB, but for what is to
+        stay as it is.
+        """
+        wanted: dict[str, float] = {}
         for name, value in targets.items():
             if name not in CONTROLS:
                 raise ActuatorError("refused", f"a target must be one of {', '.join(CONTROLS)}, got {name}")
@@ -158,11 +193,12 @@ class KubernetesDeployment:
             if not math.isfinite(value) or value < least or value == 0:
                 raise ActuatorError("refused", f"{name} must be a number {'from 1 on' if least else 'above 0'}, "
                                                f"got {value}")
+            now, resource = present.get(OBSERVED_BY[name], math.nan), RESOURCE.get(name)
+            stays = math.isclose(value, now, rel_tol=UNCHANGED)
             if name in self._controls:
-                resource = RESOURCE.get(name)
                 set_to = amount(limit_quantity(value, resource), resource) if resource else float(round(value))
-                wanted[name] = set_to if set_to is not None else value
-            elif not math.isclose(value, present.get(OBSERVED_BY[name], math.nan), rel_tol=UNCHANGED):
+                wanted[name] = now if stays and resource else set_to if set_to is not None else value
+            elif not stays:
                 raise ActuatorError("refused", f"{name} is not set here and must stay as it is "
                                                f"({present.get(OBSERVED_BY[name], 'no limit')}), got {value}")
         return wanted
@@ -173,14 +209,17 @@ class KubernetesDeployment:
         return [name for name in RESOURCE if name in wanted and not same(now := pod.limit(RESOURCE[name]), wanted[name])
                 and not (name in keeps and now is not None and now > wanted[name])]
 
-    def _set(self, wanted: Mapping[str, float], state: State, raised: Collection[str]) -> Mapping[str, float]:
+    def _set(self, wanted: Mapping[str, float], state: State, raised: Mapping[str, Collection[str]]
+             ) -> Mapping[str, float]:
         """What of it was not so yet; control -> value. A decision that takes nothing from what holds takes nothing from
         what is asked for either: more than holds may have been asked for, and the node be late.
 
         Args:
-            raised: controls that are to be no less than what holds.
+            raised: uid of a pod -> controls that are to be no less than what it asks for; none of a new pod, for nobody
+                asked for what its template has.
         """
-        resized = [pod for pod in state.pods if self._differs(pod, wanted, raised)]
+        differs = {pod.uid: self._differs(pod, wanted, raised.get(pod.uid, ())) for pod in state.pods}
+        resized = [pod for pod in state.pods if differs[pod.uid]]
         scaled = "target_replicas" in wanted and wanted["target_replicas"] != state.replicas
         if not resized and not scaled:
             return {}
@@ -188,8 +227,7 @@ class KubernetesDeployment:
         if found is None or found.deployment != state.uid:
             found = Found(state.uid)
         found = self._remembered(found.with_pods(state.pods, resized), wanted, state, scaled)
-        changes: list[Change] = [self._resize(pod, wanted, found, self._differs(pod, wanted, raised))
-                                 for pod in resized]
+        changes: list[Change] = [self._resize(pod, wanted, found, differs[pod.uid]) for pod in resized]
         if scaled:
             replicas = int(wanted["target_replicas"])
             changes.append(Scale(self._deployment, state.replicas, replicas, state.resource_version))
@@ -207,7 +245,7 @@ class KubernetesDeployment:
         return found
 
     def _resize(self, pod: Pod, wanted: Mapping[str, float], found: Found, names: Collection[str]) -> Resize:
-        limits = {RESOURCE[name]: limit_quantity(wanted[name], RESOURCE[name]) for name in names}
+        limits = {RESOURCE[name]: exact_quantity(wanted[name], RESOURCE[name]) for name in names}
         before = found.pods[pod.uid]
         requests = {name: text for name, limit in limits.items()
                     if (text := request_quantity(limit, before, name)) is not None}
@@ -304,7 +342,8 @@ def _read(part: FilePart) -> KubernetesTarget:
 
 def _make(target: KubernetesTarget, contract: Contract | None, held: Collection[str]) -> KubernetesDeployment:
     require_held(contract, held, target.controls, "kubernetes")
-    return KubernetesDeployment(_api(target), target.deployment, target.container, target.controls, target.lease_s)
+    controls = tuple(name for name in target.controls if name not in held) or target.controls  # all held: all stay
+    return KubernetesDeployment(_api(target), target.deployment, target.container, controls, target.lease_s)
 
 
 def _watch(target: KubernetesTarget, contract: Contract, held: Collection[str], server: Server) -> WatchedDeployment:
@@ -318,4 +357,5 @@ def _api(target: KubernetesTarget) -> Api:
                target.read_s)
 
 
-KIND = ActuatorKind("kubernetes", "name namespace, deployment and container", _read, _make, watch=_watch)
+KIND = ActuatorKind("kubernetes", "name namespace, deployment and container", _read, _make, watch=_watch,
+                    lease_s=lambda target: target.lease_s)

@@ -4,7 +4,7 @@
       name: resize                    # as the coordinator names it
       group: functions/resize         # its control group
       look: /run/assay/look.json      # written by the coordinator
-      within_s: 20                    # an older look is none
+      within_s: 20                    # an older look is none, nor is one from as far in the future
       root: /sys/fs/cgroup            # where control groups are mounted
 
 A controller decides soon after each look, whatever `--every` says. What is set goes by the actuator for control groups
@@ -83,16 +83,16 @@ class LookedAtLimit:
         last, age_s = self._last(), 0.0
         try:
             self._look = last["look"]
-            age_s = max(0.0, time.time() - 1e-9 * int(self._look))
+            age_s = time.time() - 1e-9 * int(self._look)
             values = {name: float(value) for name, value in last[self._named.many][self._target.name].items()}
             every_s = float(last["every_s"])
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise SourceError(f"{self._target.look} must be a look at {self._target.name}, got "
                               f"{type(error).__name__}: {error}") from error
-        if age_s > self._target.within_s:
+        if abs(age_s) > self._target.within_s:
             raise SourceError(f"{self._target.look} must be at most {self._target.within_s:g} s old, got {age_s:.0f} "
-                              "s: is the coordinator running?")
-        self.interval_s = max(1.1 * every_s - age_s, 0.2 * every_s)
+                              "s: is the coordinator running, and this host's clock right?")
+        self.interval_s = max(1.1 * every_s - max(age_s, 0.0), 0.2 * every_s)
         return Readings(values, dict.fromkeys(values, age_s))
 
     def _last(self) -> Any:

@@ -4,11 +4,14 @@ A signal that networks see as a logarithm has a smallest value above 0; a measur
 environment. Everything else outside of what can be observed is no observation: a policy was neither trained nor proved
 for it, and nothing else is told of it either: neither the observer, whose means it would spoil for an hour, nor the
 fallback, which would follow it to an end of its range.
+
+What is set beyond its range is known all the same: a control group without a limit has the host's memory. It hides
+nothing of the service, so the fallback may bring it back.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from serving.contract import Contract, InputSpec
 from serving.seen_spec import Familiar
@@ -23,8 +26,10 @@ class Checked:
 
     Attributes:
         row: input -> value; NaN for each that is in trouble or missing, but for present values, which are as they are.
+        within: the same with what is `beyond` at the end of its range, as a policy may see it.
         troubles: input -> why the policy must not decide on it, a phrase; empty where it may.
         outside: inputs beyond the proved box, which the policy sees at its edge.
+        beyond: signal of what is set -> how that is outside of what can be observed, a phrase; no trouble.
         age_s: of the oldest measurement whose age is known; NaN: of none.
     """
 
@@ -32,6 +37,13 @@ class Checked:
     troubles: Mapping[str, str]
     outside: tuple[str, ...]
     age_s: float = math.nan
+    within: Mapping[str, float] = field(default_factory=dict)
+    beyond: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def unfit(self) -> Mapping[str, str]:
+        """Input -> why the policy does not decide on it."""
+        return {**self.troubles, **self.beyond}
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class Distribution:
 
 def beyond_training(familiar: Familiar | None, seen: Checked, distribution: Distribution) -> dict[str, str]:
     """Range of what training saw -> how an observation is beyond it, a phrase; what is in trouble is beyond none."""
-    return {} if familiar is None else familiar.strange(seen.row, distribution.margin, distribution.ignored)
+    return {} if familiar is None else familiar.strange(seen.within, distribution.margin, distribution.ignored)
 
 
 def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str], ages_s: Mapping[str, float] = {},
@@ -64,39 +76,54 @@ def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str
     """
     present = set() if contract.driving is None else set(contract.driving.current.values())
     row: dict[str, float] = {}
+    ends: dict[str, float] = {}
     troubles: dict[str, str] = {}
+    beyond: dict[str, str] = {}
     outside = []
     for spec in contract.inputs:
         if spec.name not in names:
             continue
         raw = float(seen.get(spec.name, math.nan))
-        value, trouble = _possible(spec, raw, spec.name in present)
+        value, trouble = _possible(spec, raw, spec.name in present, spec.name.removeprefix("ready_") in present)
         trouble = trouble or _aged(spec.name, ages_s.get(spec.name, 0.0), fresh_s.get(spec.name, math.inf))
-        if trouble:
+        if trouble and spec.name in present and math.isfinite(raw):
+            low, high = _ends(spec)
+            beyond[spec.name], ends[spec.name] = trouble, min(max(raw, low), high)
+            outside.append(spec.name)
+        elif trouble:
             troubles[spec.name], value = trouble, raw if spec.name in present else math.nan
         elif not spec.minimum <= value <= spec.maximum:
             outside.append(spec.name)
         row[spec.name] = value
     age_s = max((ages_s[name] for name in row if name in ages_s), default=math.nan)
-    return Checked(row, troubles, tuple(outside), age_s)
+    return Checked(row, troubles, tuple(outside), age_s, row | ends, beyond)
 
 
 def _aged(name: str, age_s: float, most_s: float) -> str:
     if math.isinf(age_s):
         return f"{name} has no age: the query `newest` gave no sample"
     if age_s < -_AHEAD_S:
-        return f"{name} is from {-age_s:.0f} s in the future; `newest` must be a Unix time in seconds"
+        return (f"{name} is from {-age_s:.0f} s in the future; its clock must be right, and `newest` a Unix time in "
+                "seconds")
     return "" if age_s <= most_s else f"{name} is {age_s:.0f} s old, more than {most_s:g} s"
 
 
-def _possible(spec: InputSpec, value: float, is_present: bool) -> tuple[float, str]:
-    """The value as it may be fed, and what is wrong with it. Present values are never moved to a range."""
+def _ends(spec: InputSpec) -> tuple[float, float]:
+    """Of what can be observed."""
+    return (-math.inf if spec.physical_minimum is None else spec.physical_minimum,
+            math.inf if spec.physical_maximum is None else spec.physical_maximum)
+
+
+def _possible(spec: InputSpec, value: float, is_present: bool, is_counted: bool) -> tuple[float, str]:
+    """The value as it may be fed, and what is wrong with it. Present values are never moved to a range; what is ready
+    of them, counted, may be as many as are set."""
     if math.isnan(value):
         return value, f"{spec.name} is missing"
-    low = -math.inf if spec.physical_minimum is None else spec.physical_minimum
-    high = math.inf if spec.physical_maximum is None else spec.physical_maximum
+    low, high = _ends(spec)
     if 0.0 <= value < low and not is_present:
         return low, ""
+    if high < value < math.inf and is_counted and not is_present:
+        return high, ""
     if low <= value <= high:
         return value, ""
     for end in (low, high):

@@ -16,6 +16,7 @@ before acting.
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -69,7 +70,8 @@ class ControlLoop:
         self._clock, self._started = clock, clock()
         self._watch = Watch(settings.hand_back_after)
         self._last: float | None = None
-        self._stood: Mapping[str, float] = {}  # what was set at the last look: in the interval that is measured now
+        self._stood = deque[Mapping[str, float]](maxlen=MOST_BEHIND + 1)  # what was set at the last looks, newest first
+        self._held = {limit.current for limit in parts.shield.limits if limit.held}
         self._rule: Mapping[str, float] = {}  # what the fallback said in this step
         self._rule_knows = False  # what was deployed
         self._well = False  # whether the last step saw the objective met, with nothing in trouble
@@ -179,15 +181,18 @@ class ControlLoop:
             actuator = f"{other} has the lease" if other else ""
         except Exception as error:
             actuator = f"actuator: {_said(error)}"
-        readings = readings.with_shares(self._settings.shares, self._stood or present)
-        self._stood = present
-        measured = checked(self._contract, readings.values, observer.measured, readings.ages_s, self._settings.fresh_s)
+        self._stood.appendleft(present)
+        readings = readings.with_shares(self._settings.shares, self._stood, seconds)
+        measured = checked(self._contract, readings.values, observer.measured, readings.ages_s,
+                           {**self._settings.fresh_s, **readings.fresh_s})
         row = observer.observe(measured.row, present, seconds) | dict(self._control.settings)
         seen = checked(self._contract, row, self._contract.input_names)
         # what follows from a measurement that is missing is no trouble of its own
         told = {name: trouble for name, trouble in seen.troubles.items() if name in present or not measured.troubles}
         troubles = {"source": source} if source else {**told, **measured.troubles}
-        return (replace(seen, age_s=measured.age_s, troubles=troubles),
+        # of what is held nobody waits for the fallback to bring it back
+        beyond = {name: how for name, how in seen.beyond.items() if name not in self._held}
+        return (replace(seen, age_s=measured.age_s, troubles=troubles, beyond=beyond),
                 Situation(stopped, actuator, {name: seen.row[name] for name in self._control.current.values()}))
 
     def _stopped(self) -> str:
@@ -201,7 +206,7 @@ class ControlLoop:
         model = self._parts.models.current()
         strange = beyond_training(model.familiar, seen, self._settings.distribution)
         self._watch, actor, reason = self._watch.after(replace(
-            situation, unwritten=self._unwritten, refused=model.refused, troubles=seen.troubles, strange=strange))
+            situation, unwritten=self._unwritten, refused=model.refused, troubles=seen.unfit, strange=strange))
         decided, self._rule = _Decided(actor, reason), {}
         if all(math.isfinite(value) for value in situation.present.values()):
             try:  # asked in every step, so that its histories are there when it has to act
@@ -226,7 +231,7 @@ class ControlLoop:
         asked = self._clock()
         try:
             assert model.predictor is not None
-            answer = model.predictor.predict(dict(seen.row))
+            answer = model.predictor.predict(dict(seen.within))
         except Exception as error:
             return self._by_fallback(_Decided("policy", ""), f"policy: {_said(error)}")
         said = {name: values[0] for name, values in answer.columns.items()}
@@ -256,13 +261,13 @@ class ControlLoop:
     def _satisfied(self, seen: Checked) -> bool:
         """Whether the objective is known to have been met in the interval that was observed."""
         try:
-            return self._parts.observer.outcome(seen.row)["violated"] == 0.0  # NaN: not known
+            return self._parts.observer.outcome(seen.within)["violated"] == 0.0  # NaN: not known
         except Exception:  # whatever a row that is in trouble does to an observer
             return False
 
     def _recorded(self, at: str, decided: _Decided, seen: Checked, version: str) -> ControlStep:
         return ControlStep(self._past.step, at, decided.actor, decided.reason, version, dict(seen.row),
-                           tuple(seen.troubles.values()), seen.outside, decided.said, decided.changes, decided.targets,
+                           tuple(seen.unfit.values()), seen.outside, decided.said, decided.changes, decided.targets,
                            strange=decided.strange, shadow=self._settings.shadow)
 
     def _acted(self, record: ControlStep) -> ControlStep:

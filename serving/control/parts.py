@@ -1,14 +1,15 @@
 """What a control loop is made of: the contracts of its parts, and its settings."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from models.control.contract.controller import Controller
 from models.control.contract.observer import Observer
 from serving.actuators.actuator import Actuator
 from serving.control.checks import Distribution
+from serving.control.pending import steps_behind
 from serving.control.shield import Shield
 from serving.seen_spec import Familiar
 from serving.session import Predictor
@@ -24,24 +25,33 @@ class Share:
 
 @dataclass(frozen=True)
 class Readings:
-    """Measurements: input -> value, NaN where the source has none; ages_s: where known."""
+    """Measurements: input -> value, NaN where the source has none; ages_s: where known; fresh_s: the most that an age
+    may be, where the source itself says so."""
 
     values: Mapping[str, float]
     ages_s: Mapping[str, float] = field(default_factory=dict)
+    fresh_s: Mapping[str, float] = field(default_factory=dict)
 
-    def with_shares(self, shares: Mapping[str, Share], present: Mapping[str, float]) -> "Readings":
+    def with_shares(self, shares: Mapping[str, Share], stood: Sequence[Mapping[str, float]],
+                    interval_s: float) -> "Readings":
         """The same with what follows from them; as old as what it follows from. NaN where a part of it is not known.
 
+        By its age (pending.py) a measurement is of an interval, and so of what was set in that one.
+
         Args:
-            present: signal -> what was set in the interval that was measured.
+            stood: signal -> what was set, one for each look, the present one first; at least one. Older measurements
+                than that are held against the last of them, and those of a look that knew nothing against the first.
+            interval_s: seconds between looks.
         """
         values, ages = dict(self.values), dict(self.ages_s)
         for name, share in shares.items():
+            behind = steps_behind(ages.get(share.of, math.nan), interval_s)
+            present = stood[min(behind, len(stood) - 1)] or stood[0]
             whole = math.prod(present.get(one, math.nan) for one in share.over)
             values[name] = values.get(share.of, math.nan) / whole if whole > 0 else math.nan
             if share.of in ages:
                 ages[name] = ages[share.of]
-        return Readings(values, ages)
+        return replace(self, values=values, ages_s=ages)
 
 
 @runtime_checkable

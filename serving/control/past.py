@@ -159,7 +159,7 @@ class Past:
     def _outcome(self, seen: Checked, found: Settled) -> Mapping[str, float]:
         """Of what was measured, under what that step had set."""
         assert found.of is not None
-        if seen.troubles or found.of["detail"].get("actor") == "nobody":
+        if seen.unfit or found.of["detail"].get("actor") == "nobody":
             return {}
         row = dict(seen.row)
         if found.after is not None:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -40,7 +41,9 @@ from serving.state_folder import StateFolder
 LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
 WITHIN_S = 20.0  # of each of these looks
 POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
+LOOK_AGAIN_S = 1.0  # between two looks at a lease that is waited for
 ENDS_WITHIN_S = 2.0  # such a look at the end; one that hangs is left behind
+_LOCK = "lock"  # of a controller's folder; it stays
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def with_task(request: ControlRequest, state: Configuration | StateFolder) -> Co
         return replace(request, task=task_of_bundle(request.bundle))
     if request.generic is not None:
         return replace(request, task=generic_task(request.generic))
-    return replace(request, task=task_of_workload(keyed(request, state), request.workload, request.folder))
+    return replace(request, task=task_of_workload(keyed(request, state), request.workload, request.folder, WITHIN_S))
 
 
 def named_task(request: ControlRequest) -> str:
@@ -121,6 +124,18 @@ def _places(request: ControlRequest, home: Path) -> list[Path]:
     return [place_of(request, home)]
 
 
+def was_started(request: ControlRequest, home: Path) -> bool:
+    """Whether a controller was ever started in a folder that may be its own.
+
+    Then, whatever the ledger knows, `control` says what becomes of a start: the last good fallback acts, or limits are
+    given back.
+
+    Raises:
+        InputError: a name is none of a folder.
+    """
+    return any(os.path.lexists(place / _LOCK) for place in _places(request, home))
+
+
 @contextmanager
 def own_folder(request: ControlRequest, home: Path) -> Iterator[Path]:
     """Holds the folder of this controller against every other one; it is made where it is missing, now or never: one
@@ -134,7 +149,7 @@ def own_folder(request: ControlRequest, home: Path) -> Iterator[Path]:
         AssayError: it would lie in a state folder that is away.
     """
     place = place_of(request, home)
-    lock = file_lock(place / "lock")
+    lock = file_lock(place / _LOCK)
     try:
         if request.folder is None and request.needs_ledger and not home.is_dir():
             raise AssayError(f"ledger must be there to say who is champion, got no state folder ({home}); while it is "
@@ -217,6 +232,8 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         try:
             request = with_task(request, state)
             place = stack.enter_context(own_folder(request, state.home))
+            # first: a start that is refused gives nothing back while acting is stopped, also by an entry not seen yet
+            on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
             require_own_log(place, request.shadow)
             with loading or nullcontext():
                 champion = champion_for(request, state)
@@ -225,7 +242,6 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             contract = with_settings(champion.contract, written.settings)
             actuator = watched_target(request.actuator, contract, written) if request.shadow else make_actuator(
                 request.actuator, contract, written.actuators, written.hold)
-            on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
             # a bundle of a folder needs no ledger: then nobody waits for one
             metrics = Metrics(named_task(request), request.workload, champion.current,
@@ -270,13 +286,18 @@ def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, 
         return f"limits may not be as they were found: {error}"
 
 
-def release(actuator: str, written: ControllerFile, *, lowering: bool = True) -> str:
+def release(actuator: str, written: ControllerFile, *, lowering: bool = True,
+            tell: Callable[[str], None] | None = None) -> str:
     """Sets what a controller found before its first step, without a controller. Safe to repeat.
+
+    A lease that nobody renews runs out, but whoever looks for the first time cannot know how old it is: a whole
+    duration of it is waited for.
 
     Args:
         actuator: that carried its targets out.
         written: its file.
         lowering: also what was found below what is set.
+        tell: called with a line that says that it waits; None: it does not wait.
 
     Returns:
         What is set now.
@@ -285,11 +306,20 @@ def release(actuator: str, written: ControllerFile, *, lowering: bool = True) ->
         InputError: the actuator keeps nothing that could be given back.
         ActuatorError: another controller has the lease, or something could not be set, or was set by someone else.
     """
-    if not actuator_kind(actuator).keeps:
+    kind, holder = actuator_kind(actuator), f"release, process {os.getpid()}"
+    if not kind.keeps:
         raise InputError(f"actuator must be one that keeps what it found, got {actuator}, which sets nothing")
     target = make_actuator(actuator, None, written.actuators, written.hold)
-    holder = f"release, process {os.getpid()}"
-    if other := target.acquire(holder):
+    other = target.acquire(holder)
+    if other and tell is not None and kind.lease_s is not None:
+        lease_s = kind.lease_s(written.actuators[kind.section])
+        until_s = time.monotonic() + lease_s
+        tell(f"{other} has the lease of {target.name}; waiting {lease_s:g} s, in which it runs out unless that "
+             "controller still acts")
+        while other and (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(LOOK_AGAIN_S, left_s))
+            other = target.acquire(holder)
+    if other:
         raise ActuatorError("conflict", f"limits must be those of no controller that acts, got a lease of {other} "
                                         f"({target.name})")
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from feature_store.errors import AssayError, InputError
 from models.configuration import Configuration
 from serving.bundle import open_bundle
+from serving.control.side_by_side import Within
 from serving.ledger import Ledger
 from serving.state_folder import StateFolder
 
@@ -16,19 +17,21 @@ def task_of_bundle(folder: Path) -> str:
     return open_bundle(folder).contract.task
 
 
-def task_of_workload(state: Configuration | StateFolder, workload: str, folder: Path | None) -> str:
+def task_of_workload(state: Configuration | StateFolder, workload: str, folder: Path | None, within_s: float) -> str:
     """The task whose champion would act.
 
     Args:
         state: where the ledger is; while that is away, or knows no such workload, what controllers have kept says it.
         folder: of this controller, where it is not in the state folder.
+        within_s: seconds in which the ledger has to answer; else it is away.
 
     Raises:
         InputError: there are several, or nobody can say.
         AssayError: the ledger cannot be read, or does not verify, and no controller has kept anything.
     """
     try:
-        standings = Ledger(state.ledger_path, state.public_key_path).standings()
+        standings = Within(Ledger(state.ledger_path, state.public_key_path).standings, within_s,
+                           f"ledger {state.ledger_path}")()
     except AssayError:
         if not (kept := list(_kept(state.home, workload, folder))):
             raise

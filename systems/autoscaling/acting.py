@@ -13,7 +13,7 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 
 
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                    settings: Mapping[str, float], seconds: float) -> Checked:
+                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
     """See `GuaranteeChecker`. Imports onnx."""
     from systems.autoscaling.guarantee.guarantee_check import check_shipped
 

@@ -73,13 +73,13 @@ class AutoscalingObserver:
         of the last 25 minutes.
         """
         ratio, lost = observation["p99_ms"] / observation["slo_ms"], 1.0 - observation["served_share"]
-        use = [observation[name] for name in ("cpu_utilization", "memory_utilization")]
+        cpu, memory = observation["cpu_utilization"], observation["memory_utilization"]
         load = observation["cpu_used_cores"] / observation["rate_rps"] * observation["rate_25min_rps"]
         replicas, memory_gib = observation["replicas"], observation["memory_limit_mib"] / 1024.0
         cost = law.cost(replicas * observation["cpu_limit_cores"], replicas * memory_gib, load)
-        if not all(map(math.isfinite, (ratio, *use, lost, cost))) or ratio <= 0:
+        if not all(map(math.isfinite, (ratio, cpu, memory, lost, cost))) or ratio <= 0:
             return dict.fromkeys(("reward", "cost", "violation", "violated"), math.nan)
-        came = law.outcome(ratio, *use, lost, law.ALPHA, NUMBERS)
+        came = law.outcome(ratio, cpu, memory, lost, law.ALPHA, NUMBERS)
         return {"reward": came["reward"], "cost": cost, "violation": came["violation"],
                 "violated": float(came["violated"])}
 

@@ -12,7 +12,7 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 
 
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                    settings: Mapping[str, float], seconds: float) -> Checked:
+                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
     """See `GuaranteeChecker`: what is proved of the model, and its objective, say all that this needs."""
     from systems.congestion import guarantee
 

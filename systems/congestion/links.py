@@ -65,7 +65,8 @@ class Links:
     def take(self, index: Tensor) -> "Links":
         """Those links at some positions, with all of their senders."""
         rows = (index[:, None] * self.senders + torch.arange(self.senders)).flatten()
-        return replace(self, **{name: value[..., rows] for name, value in self.tensors().items()})
+        some: dict[str, Any] = {name: value[..., rows] for name, value in self.tensors().items()}
+        return replace(self, **some)
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, all but how many send."""

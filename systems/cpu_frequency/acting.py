@@ -12,8 +12,8 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 
 
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                    settings: Mapping[str, float], seconds: float) -> Checked:
-    """See `GuaranteeChecker`: what is proved of the model says all that this needs of it."""
+                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
+    """See `GuaranteeChecker`: what is proved of the model, and the levels, say all that this needs."""
     from systems.cpu_frequency import guarantee
 
-    return guarantee.check(content, properties)
+    return guarantee.check(content, properties, levels)

@@ -35,6 +35,7 @@ ASSUMED = ("A package is one heat capacity behind one resistance to the air, its
            "holds is the operator's.")
 WORDS = {"change": "Air at most", "bound": "Power at most", "caption": "For ever, from any temperature up to the limit"}
 HOTTER_C, WITHIN_C, MOST_S = 15.0, 0.1, 36_000  # a start above the limit, what counts as back, how long is looked
+MOST_RESISTANCE = 3.0  # K/W that is claimed: with far more float64 would not tell a second from none
 _TARGET = CONTROLS[0].name
 _PLAIN = {"output", "minimum", "maximum", "when"}  # a `range` with more is of something else than the clock
 (_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
@@ -80,7 +81,7 @@ def worst(of: Processor, air_c: float, resistance: float,
     rooms = [0.0, *(room for room, _ in bounds[:-1])]
     ends = [after(of.limit_c - room, level(most)) for room, (_, most) in zip(rooms, bounds, strict=True)]
     hottest = max(temperature for _, temperature in ends)
-    if hottest > of.limit_c - 1e-9:  # rounding
+    if not hottest <= of.limit_c - 1e-9:  # rounding
         return None
     now, seconds = of.limit_c + HOTTER_C, 0
     while now > of.limit_c + WITHIN_C and seconds < MOST_S:
@@ -91,9 +92,10 @@ def worst(of: Processor, air_c: float, resistance: float,
 def statement(of: Processor, air_c: float, resistance: float, cap_w: float, watts: float, seconds: int) -> str:
     """What is guaranteed, in words."""
     capped = "" if cap_w == MOST_CAP_W else f", which is within its cap of {plain(cap_w)} W"
+    most_w = min(float(amount(watts)), cap_w)  # rounded up, but for a cap that is kept
     return (f"In the thermal law, an {of.name} with air of at most {plain(air_c)} degC and a resistance of at most "
             f"{plain(resistance)} K/W to it never gets hotter than its limit of {plain(of.limit_c)} degC, from any "
-            f"temperature up to that, whatever the load and the programs, and takes at most {amount(watts, 'W')} in "
+            f"temperature up to that, whatever the load and the programs, and takes at most {plain(most_w)} W in "
             f"any second{capped}; from {plain(HOTTER_C)} degrees above the limit it is within {plain(WITHIN_C)} "
             f"of it after {math.ceil(seconds * STEP_SECONDS)} s. By the clock alone, without turbo or power limit or "
             "throttling.")
@@ -105,7 +107,8 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     (of,) = (one for one in PROCESSORS if one.name == settings["processor"])
     bounds, air_c = bounds_of(properties, of.levels[-1]), float(settings["ambient_c"])
     # ever more of it is ever hotter: the largest thousandth of K/W that holds
-    thousandth = next((one for one in range(3000, 0, -1) if worst(of, air_c, one / 1000, bounds)), 0)
+    thousandth = next((one for one in range(round(1000 * MOST_RESISTANCE), 0, -1)
+                       if worst(of, air_c, one / 1000, bounds)), 0)
     found, cap_w = worst(of, air_c, thousandth / 1000, bounds) if thousandth else None, float(settings["power_cap_w"])
     reason = "" if found else ("No resistance keeps the package at its limit: the clock is not bounded enough where "
                                "there is little room.")
@@ -119,7 +122,7 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     if found and not reason:
         content = json.dumps({"format": FORMAT, "processor": of.name, "air_c": air_c, "resistance": thousandth / 1000,
                               "cap_w": cap_w}).encode()
-        checked = check(content, properties)
+        checked = check(content, properties, {_TARGET: of.levels})
         assert checked.accepted, checked.reason
         shipped = Shipped(content, checked.statement)
         one |= {"status": "PROVED", "statement": checked.statement, "bound": found[0], "steps": found[2]}
@@ -127,23 +130,29 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
 
-def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> Judged:
-    """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
-    return judged(content, FORMAT, ("processor", "air_c", "resistance", "cap_w"), partial(_says, properties))
+def check(content: bytes, properties: Sequence[Mapping[str, Any]], levels: Mapping[str, Sequence[float]]) -> Judged:
+    """Whether a shipped guarantee follows of what is proved, for the levels that may be set; never raises on a bad
+    one."""
+    return judged(content, FORMAT, ("processor", "air_c", "resistance", "cap_w"),
+                  partial(_says, properties, tuple(levels.get(_TARGET, ()))))
 
 
-def _says(properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> str:
+def _says(properties: Sequence[Mapping[str, Any]], levels: tuple[float, ...], document: Mapping[str, Any]) -> str:
     of = next((one for one in PROCESSORS if one.name == document["processor"]), None)
     air_c, resistance, cap_w = document["air_c"], document["resistance"], document["cap_w"]
     if of is None:
         raise Rejected(f"processor must be a known one, got {document['processor']!r:.40}")
+    if not levels or levels != tuple(one for one in of.levels if levels[0] <= one <= levels[-1]):
+        listed = ", ".join(f"{one:g}" for one in levels) or "none"
+        raise Rejected(f"levels that may be set must be those of the {of.name}, or neighbours of them, got {listed} "
+                       "GHz: it is the guarantee of another processor")
     known = all(is_finite_number(one) for one in (air_c, resistance, cap_w))
-    if not (known and -50.0 <= air_c <= AIR_C and resistance > 0 and 0 < cap_w <= MOST_CAP_W):
-        raise Rejected(f"air must be -50 to {AIR_C:g} degC, resistance above 0 and the cap of power at most "
-                       f"{MOST_CAP_W:g} W, got {air_c!r}, {resistance!r} and {cap_w!r}")
+    if not (known and -50.0 <= air_c <= AIR_C and 0 < resistance <= MOST_RESISTANCE and 0 < cap_w <= MOST_CAP_W):
+        raise Rejected(f"air must be -50 to {AIR_C:g} degC, resistance above 0, at most {MOST_RESISTANCE:g} K/W, and "
+                       f"the cap of power at most {MOST_CAP_W:g} W, got {air_c!r}, {resistance!r} and {cap_w!r}")
     found = worst(of, air_c, resistance, bounds_of(properties, of.levels[-1]))
     if found is None:
         raise Rejected("the clock must be bounded so that the package keeps its limit, got bounds that do not")
-    if found[0] > cap_w:
+    if not found[0] <= cap_w:
         raise Rejected(f"power must be within its cap of {plain(cap_w)} W, got {amount(found[0], 'W')} in a second")
     return statement(of, air_c, resistance, cap_w, found[0], found[2])

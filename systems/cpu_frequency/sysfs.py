@@ -7,19 +7,21 @@
       temperature: /sys/class/hwmon/hwmon1/temp1_input     # millidegrees
       limit_c: 84.5                              # of the processor
       status: /run/shop.json                     # written once a second by whoever counts: STATUS, name -> number
+      within_s: 5                                # an older one is none: its writer has died
       powercap: /sys/class/powercap/intel-rapl:0           # the default: energy_uj, constraint_0_power_limit_uw
       power_limit_w: 155                         # only where there is no such limit to read, as on AMD
 
 Set is scaling_setspeed where the governor is `userspace`, else scaling_max_freq, in kHz (kernel, admin-guide/pm/
 cpufreq.rst), never the governor or the power limit. What was found is on disk before the first change, and given back
-by `restore`; what somebody else set since stays. Tried on a tree of plain files of this form alone: no machine at hand
-shows its clock.
+by `restore`; what somebody else set since stays. What the kernel makes of what was set counts as set here: it may round
+to a clock of its table. Tried on a tree of plain files of this form alone: no machine at hand shows its clock.
 """
 
 import json
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -35,6 +37,7 @@ from serving.control.parts import Readings
 from systems.cpu_frequency.interface import CONTROLS, SIGNALS
 
 STATUS = ("rate_rps", "latency_ms", "ips_1e9", "usage", "stall_share")
+WITHIN_S = 5.0  # of a status a second: a busy machine may delay some
 _CONTROL, _KHZ = CONTROLS[0].name, 1e6
 (_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
 _COLDEST_C, _HOTTEST_C = 1.0, 150.0  # what is no reading of a sensor is none of heat: 0, -128, degrees for millidegrees
@@ -43,12 +46,13 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")  # what was found before a resta
 
 @dataclass(frozen=True)
 class Target:
-    """The files of a processor. power_limit_w: 0 where it is read."""
+    """The files of a processor. within_s: the most age of `status`. power_limit_w: 0 where it is read."""
 
     policies: tuple[Path, ...]
     temperature: Path
     limit_c: float
     status: Path
+    within_s: float
     powercap: Path
     power_limit_w: float
     state: Path
@@ -88,15 +92,20 @@ class Clock:
             raise ActuatorError("conflict", f"{self.name} was changed by somebody else: expected {self._seen}, found "
                                             f"{now}; decide again")
         if changes := {name: text for name in now if now[name] != text}:
+            found = (self._found() or FoundLimits(_text(_BOOT))).before(changes, now)
             try:
-                write_found(self._path, (self._found() or FoundLimits(_text(_BOOT))).before(changes, now))
+                write_found(self._path, found)
             except OSError as error:
                 raise ActuatorError("refused", f"what {self.name} was set to must be on disk before it is changed, "
                                                f"got {error}; nothing was set") from error
-        self._seen = None
-        for name in changes:
-            _write(Path(name), text)
-        return Applied({_CONTROL: self.present()["frequency_ghz"]})
+        self._seen, notes = None, list[str]()
+        try:
+            for name in changes:
+                _write(Path(name), text)
+        finally:  # also of what was set before one of them failed
+            if changes:
+                notes = self._remember(found.after(_readable(changes)), found)
+        return Applied({_CONTROL: self.present()["frequency_ghz"]}, tuple(notes))
 
     def acquire(self, holder: str) -> str:
         """See `Actuator`: of each policy. What a killed controller found stays what is given back in the end."""
@@ -122,6 +131,16 @@ class Clock:
             if not held:
                 self.release("restore")
 
+    def _remember(self, found: FoundLimits, saved: FoundLimits) -> list[str]:
+        """Puts on disk what the kernel made of what was set. Returns a note for an operator where it could not."""
+        try:
+            if found != saved:
+                write_found(self._path, found)
+        except OSError as error:
+            return [f"what the kernel made of it could not be written ({error}): it is taken for somebody else's and "
+                    f"stays ({self.name})"]
+        return []
+
     def _is_held(self) -> bool:
         return all(lease.is_held() for lease in self._leases)
 
@@ -145,12 +164,13 @@ class Clock:
             raise ActuatorError("refused" if later else "conflict", "; ".join(left))
 
     def read(self) -> Readings:
-        """See `Reader`. Power is the mean since the reading before, and not known at the first."""
+        """See `Reader`. Power is the mean since the reading before, and not known at the first. An old status is
+        no error: the temperature is read all the same, so that the ceiling of a hot processor holds."""
         target, cap, now = self._target, self._target.powercap, time.monotonic()
         try:
             status = json.loads(target.status.read_text())
             values = {name: float(status.get(name, math.nan)) for name in STATUS}
-            age_s = max(0.0, time.time() - target.status.stat().st_mtime)
+            age_s = time.time() - target.status.stat().st_mtime
             clocks = [int(_text(policy / "scaling_cur_freq")) for policy in target.policies]
             celsius = 1e-3 * int(_text(target.temperature))
             room_c = min(max(target.limit_c - celsius, _ROOM.low), _ROOM.high)  # below 0 it would be no observation
@@ -165,7 +185,8 @@ class Clock:
         power_w, before, self._energy = math.nan, self._energy, (now, joules)
         if before is not None and now > before[0]:
             power_w = (joules - before[1] + (wraps if joules < before[1] else 0.0)) / (now - before[0])
-        return Readings(values | {"power_share": power_w / limit_w}, dict.fromkeys(STATUS, age_s))
+        return Readings(values | {"power_share": power_w / limit_w}, dict.fromkeys(STATUS, age_s),
+                        dict.fromkeys(STATUS, target.within_s))
 
     def _now(self) -> dict[str, str]:
         """What is set, by file."""
@@ -197,6 +218,16 @@ def _text(path: Path) -> str:
         raise _failed(error, path, "read") from error
 
 
+def _readable(names: Collection[str]) -> dict[str, str]:
+    """What some files hold, without those that hold no clock."""
+    found = {}
+    for name in names:
+        with suppress(ActuatorError):
+            if (text := _text(Path(name))).isdigit():
+                found[name] = text
+    return found
+
+
 def _write(path: Path, text: str) -> None:
     try:
         with path.open("r+") as opened:  # a file that is missing is not made
@@ -212,13 +243,14 @@ def _failed(error: OSError, path: Path, what: str) -> ActuatorError:
 
 
 def _read(part: FilePart) -> Target:
-    part.only(("cpufreq", "policies", "temperature", "limit_c", "status", "powercap", "power_limit_w", "state"))
+    part.only(("cpufreq", "policies", "temperature", "limit_c", "status", "within_s", "powercap", "power_limit_w",
+               "state"))
     if not (policies := part.texts("policies")):
         raise InputError("clock.policies must name a policy, such as policy0, got none")
     root = Path(part.text("cpufreq", "/sys/devices/system/cpu/cpufreq"))
     return Target(tuple(root / name for name in policies), Path(part.text("temperature")),
                   part.number("limit_c", math.nan), Path(part.text("status")),
-                  Path(part.text("powercap", "/sys/class/powercap/intel-rapl:0")),
+                  part.number("within_s", WITHIN_S), Path(part.text("powercap", "/sys/class/powercap/intel-rapl:0")),
                   part.number("power_limit_w", 0.0, least=0.0), Path(part.text("state", "/run/assay")))
 
 

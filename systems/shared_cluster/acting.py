@@ -12,7 +12,7 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 
 
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                    settings: Mapping[str, float], seconds: float) -> Checked:
+                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
     """See `GuaranteeChecker`: what is proved of the model says all that this needs of it."""
     from systems.shared_cluster import guarantee
 

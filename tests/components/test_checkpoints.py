@@ -1,5 +1,6 @@
 """What training goes on from after a kill is of the very same work, and of nothing else."""
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -24,8 +25,11 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     monkeypatch.setattr(module, "project_configuration", Configuration)
     monkeypatch.delenv("ASSAY_RESUME", raising=False)
 
-    def again(data: str = "data", start: str | None = "start", **changes: Any) -> AbstractContextManager[Path]:
+    def again(data: str = "data", start: str | None = "start", log: str = "log", **changes: Any
+              ) -> AbstractContextManager[Path]:
         (tmp_path / "source.json").write_text(data)
+        (tmp_path / "shop").mkdir(exist_ok=True)
+        (tmp_path / "shop" / "quality.json").write_text(json.dumps({"data_version": log}))
         pretrained = None
         if start is not None:
             pretrained = tmp_path / "pretrained.zip"
@@ -52,8 +56,8 @@ def test_the_same_work_finds_what_it_left(opened: Open) -> None:
 
 @pytest.mark.parametrize("change", [
     {"step": "pretrain"}, {"task_yaml": "name: u"}, {"seed": 2}, {"code_version": "c2"}, {"data": "other"},
-    {"start": "other"}, {"start": None}, {"seed": 11, "code_version": "1"}, {"task_yaml": "name: t1", "seed": 0}],
-    ids=str)
+    {"log": "other"}, {"start": "other"}, {"start": None}, {"seed": 11, "code_version": "1"},
+    {"task_yaml": "name: t1", "seed": 0}], ids=str)
 def test_another_work_finds_nothing_and_takes_nothing_away(opened: Open, change: dict[str, Any]) -> None:
     left = killed(opened())
     with opened(**change) as folder:
@@ -71,6 +75,16 @@ def test_nothing_is_taken_where_it_is_not_asked_for(opened: Open, monkeypatch: p
     monkeypatch.setenv("ASSAY_RESUME", "0")
     with opened() as folder:
         assert not list(folder.iterdir())
+
+
+def test_a_fresh_shard_leaves_what_another_one_is_writing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_RESUME", "0")
+    with opened(workloads=["a"]) as folder:
+        (folder / "a" / "policy.npz").write_text("half")
+        with opened(workloads=["b"]):
+            assert (folder / "a" / "policy.npz").read_text() == "half"
+        with opened(workloads=["a"]):
+            assert not list((folder / "a").iterdir())
 
 
 def test_a_shard_takes_away_its_own_workloads_alone(opened: Open) -> None:

@@ -69,8 +69,10 @@ def test_finished_learners_are_taken_and_the_others_trained(
 def test_nothing_is_taken_of_other_code_data_or_seed_nor_by_a_fresh_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "features").mkdir()
+    (tmp_path / "features" / "shop").mkdir(parents=True)
     (tmp_path / "features" / "source.json").write_text("{}")
+    quality = tmp_path / "features" / "shop" / "quality.json"
+    quality.write_text('{"data_version": "with the log of Monday"}')
     (tmp_path / "learner").mkdir()
     (tmp_path / "pretrained").write_bytes(b"x")
     with project(tmp_path / "project"):
@@ -84,6 +86,9 @@ def test_nothing_is_taken_of_other_code_data_or_seed_nor_by_a_fresh_run(
         (tmp_path / "pretrained").write_bytes(b"y")
         assert kept().restore(["learner"], tmp_path / "b") == []
         (tmp_path / "pretrained").write_bytes(b"x")
+        quality.write_text('{"data_version": "with the log of Tuesday"}')
+        assert kept().restore(["learner"], tmp_path / "b") == []
+        quality.write_text('{"data_version": "with the log of Monday"}')
         monkeypatch.setenv(RESUME_VARIABLE, "0")
         assert kept().restore(["learner"], tmp_path / "b") == []
         kept().forget(["learner"])

@@ -205,6 +205,7 @@ def test_gate_passes_and_finds_no_champion_yet(finished: Finished) -> None:
 def test_register_signs_and_gives_aliases(finished: Finished) -> None:
     for workload, entry in finished.entries.items():
         assert (entry["status"], entry["version"], entry["alias"]) == ("registered", 1, "champion")
+        assert entry["role"] == "champion"
         kept = Path(entry["bundle"])
         assert kept == finished.configuration.home / "bundles" / "tiny" / workload / "1"
         checked = check_bundle(kept, finished.configuration.public_key_path, deep=True, library=True)

@@ -72,7 +72,7 @@ class Project:
 
     def unfinished(self) -> list[Path]:
         """Tickets of registrations that are under way, or were when their process died."""
-        return list((self.home / "ledger/unfinished").glob("*.json"))
+        return list((self.home / "ledger/unfinished").glob("[!.]*.json"))
 
 
 def new_project(folder: Path, workloads: Sequence[str] = tiny.WORKLOADS, approval: str = "auto") -> Project:

@@ -8,7 +8,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,14 @@ import typer
 
 from feature_store.strict_yaml import read_yaml
 from pipelines.commands import control_command, serve_command
+from pipelines.commands.known_names import require_in_ledger
 from pipelines.controller_command_line import make_parser, run
 from serving.control.start import ControlRequest
+from serving.ledger import Ledger
 from serving.predictions.start import ServeRequest
-from serving.state_folder import LEDGER, PUBLIC_KEY
-from tests.deploy.light_place import make_place, metrics_for
+from serving.state_folder import LEDGER, PUBLIC_KEY, state_folder
+from tests.deploy.light_place import VALUES, make_place, metrics_for
+from tests.serving.control.policy_bundle import write_champion
 
 ROOT = Path(__file__).parents[2]
 ROW = json.dumps({"psi_cpu_some": 0.3, "psi_io_full": 0.2, "connections": 8})
@@ -181,6 +186,37 @@ def test_a_ledger_that_is_none_at_a_start_is_one_line_and_a_refusal_is_remembere
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (1 if harm == "changed" else 2, 1)
     assert ("ledger" in error) and ((folder / "champion/known.json").exists() is (told and harm == "changed"))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["task", "no task"])
+def test_where_a_controller_ran_a_ledger_that_does_not_know_its_workload_ends_no_start(capsys, tmp_path, told):
+    """An older one, say, from before its first entry: its fallback acts. A wrong name is still a wrong name."""
+    made = write_champion(tmp_path / "home")
+    file = tmp_path / "controller.yaml"
+    file.write_text(json.dumps({"prometheus": "http://127.0.0.1:9", "signals": dict.fromkeys(VALUES, "x"), "dry_run": {
+        "cpu_limit_cores": 1.0, "memory_limit_mib": 256.0, "replicas": 2, "ready_replicas": 2}}))
+    command = ["control", "--home", str(made.home), "--controller", str(file), "--every", "0.05", "--steps", "1",
+               *(["--task", "autoscaling"] if told else [])]
+    assert run([*command, "-w", "nginx"]) == 0
+    ledger = Ledger(made.ledger_path, made.public_key_path, made.private_key_path)
+    moves = [replace(entry.move, workload="redis") for entry in ledger.history()]
+    shutil.rmtree(made.ledger_path.parent)
+    made.ledger_path.parent.mkdir()
+    ledger.append(moves)
+    capsys.readouterr()
+    assert run([*command, "-w", "nginx"]) == 0
+    assert "  fallback  " in capsys.readouterr().out
+    assert run([*command, "-w", "redsi"]) == 2
+    assert "did you mean 'redis'?" in capsys.readouterr().err
+    assert not list(made.home.glob("controllers/*/redsi"))
+
+
+def test_a_ledger_that_hangs_knows_no_name_and_is_not_waited_for(place, monkeypatch):
+    monkeypatch.setattr("serving.control.start.WITHIN_S", 0.2)
+    monkeypatch.setattr(Ledger, "chain", lambda *_, **__: time.sleep(5.0))
+    began = time.monotonic()
+    require_in_ledger(state_folder(place / "state"), None, "ngingx")
+    assert time.monotonic() - began < 4.0
 
 
 def test_a_file_that_nobody_thought_of_is_one_line(monkeypatch, capsys):

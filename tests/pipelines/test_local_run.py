@@ -133,23 +133,58 @@ def test_a_runner_that_ignores_sigterm_is_killed(runner: Runner, monkeypatch: py
     wait_until(lambda: not processes_of(runner.home), 5, "no process is left")
 
 
-def test_only_the_newest_runs_and_those_at_work_are_kept(runner: Runner) -> None:
-    for number in range(KEPT_RUNS + 2):
-        folder = runner.home / "runs" / f"old-{number}"
+def old_runs(home: Path, count: int) -> list[Path]:
+    """Folders of runs, the oldest first, beside somebody's that is older still."""
+    folders = [home / "runs" / "notes", *(home / "runs" / f"old-{number}" for number in range(count))]
+    for age, folder in enumerate(folders):
         folder.mkdir(parents=True)
-        (folder / "request.json").write_text('{"pipeline_root": ""}')
-        os.utime(folder, (number, number))
-    somebodys = runner.home / "runs" / "notes"
-    somebodys.mkdir()
-    os.utime(somebodys, (0, 0))
+        if folder.name != "notes":
+            (folder / "request.json").write_text('{"pipeline_root": ""}')
+        os.utime(folder, (age, age))
+    return folders[1:]
+
+
+def test_only_the_newest_runs_are_kept(runner: Runner) -> None:
+    old = old_runs(runner.home, KEPT_RUNS + 2)
     runner.does("exit 0", {"event": "result", "summary": SUMMARY})
-    at_work = runner.home / "runs" / "old-1"
-    with file_lock(at_work / AT_WORK_NAME):
-        os.utime(at_work, (1, 1))
+    runner.run()
+    names = {path.name for path in (runner.home / "runs").iterdir()}
+    assert names == {"mine", "notes", *(path.name for path in old[3:])} and len(names) == KEPT_RUNS + 1
+    assert not (runner.home / "trash").exists()
+
+
+def test_nothing_is_dropped_beside_a_run_which_may_read_what_an_earlier_one_wrote(runner: Runner) -> None:
+    old = old_runs(runner.home, KEPT_RUNS + 2)
+    runner.does("exit 0", {"event": "result", "summary": SUMMARY})
+    with file_lock(old[-1] / AT_WORK_NAME):
+        runner.run("beside")
+    assert all(path.is_dir() for path in old)
+    runner.run("alone")
+    assert [path.is_dir() for path in old] == [False] * 4 + [True] * (KEPT_RUNS - 2)
+
+
+def test_an_interrupt_while_old_runs_are_deleted_leaves_none_by_halves(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = old_runs(runner.home, KEPT_RUNS + 2)
+
+    def interrupt(path: Path, **_: Any) -> None:
+        (path / "request.json").unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local_run.shutil, "rmtree", interrupt)
+    with pytest.raises(KeyboardInterrupt):
         runner.run()
-    names = {path.name for path in (runner.home / "runs").iterdir()} - {"notes"}
-    assert somebodys.is_dir(), "no run's"
-    assert len(names) == KEPT_RUNS + 1 and {"mine", "old-1", f"old-{KEPT_RUNS + 1}"} <= names and "old-0" not in names
+    assert not old[0].exists() and all((path / "request.json").is_file() for path in old[1:])
+    assert len(list((runner.home / "trash").iterdir())) == 1
+
+
+def test_old_runs_stay_where_the_trash_is_a_link(runner: Runner, tmp_path: Path) -> None:
+    old = old_runs(runner.home, KEPT_RUNS + 2)
+    (runner.home / "trash").symlink_to(tmp_path)
+    runner.does("exit 0", {"event": "result", "summary": SUMMARY})
+    runner.run()
+    assert all(path.is_dir() for path in old)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_ours(runner: Runner) -> None:

@@ -7,12 +7,14 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from feature_store.errors import RefusedError
 from models.configuration import load_configuration
 from models.control.training.trajectory_log import Header, Step, TrajectoryLog
 from models.monitoring.findings import Decision, Looked
@@ -245,6 +247,25 @@ def test_an_act_whose_run_comes_to_nothing_has_failed(home: Path, monkeypatch: p
     assert (done.exit_code, one["exit_code"]) == (exit_code, exit_code)
     assert one["done"].startswith(f"{'failed: ' if exit_code else ''}trained in run monitor-")
     assert one["done"].endswith(f"(nginx: {status})")
+
+
+def test_a_champion_that_nobody_looked_at_is_not_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person promoted version 4 while the monitor looked at version 3."""
+
+    class Registry:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def rollback(self, task: str, workload: str, reason: str = "", expected: int | None = None) -> Any:
+            if expected not in (None, 4):
+                raise RefusedError(f"rollback: expected version {expected} to be the champion still, got version 4")
+            return SimpleNamespace(version=3)
+
+    monkeypatch.setitem(sys.modules, "serving.registry", SimpleNamespace(Registry=Registry))
+    seen = [Seen("nginx", version, Decision("roll back", ("so",)), Looked(20, True), 1, memory={"acted": None})
+            for version in (3, 4)]
+    other, same = [monitoring._acted([one], None, "t", NOW, str)[0] for one in seen]  # type: ignore[arg-type]
+    assert other.done == "failed: rollback: expected version 3 to be the champion still, got version 4"
+    assert (other.exit_code, same.done) == (1, "rolled back: version 3 is champion again")
 
 
 def test_one_that_asks_for_retraining_trains_all() -> None:

@@ -97,10 +97,42 @@ def test_what_was_in_the_ledger_before_the_first_use_is_not_told(tmp_path: Path)
     assert [one["event"] for one in told(tmp_path)] == ["waits_for_approval"]
 
 
+@pytest.mark.parametrize("spoil", [lambda text: "broken\n" + text, lambda text: text[:-5]], ids=["broken", "torn"])
+def test_a_ledger_that_cannot_be_read_at_the_first_use_is_not_told_later(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Any) -> None:
+    made = configured(tmp_path)
+    moved(made, "register", "champion")
+    ledger = Path(made.ledger_path)
+    whole = ledger.read_text()
+    ledger.write_text(spoil(whole))
+    for _ in range(2):
+        tell(made, "assay run", only_begin=True)
+        tell(made, "assay run", [Notice("run_failed", "no ledger", once="no ledger")])
+    assert "nobody could be notified" in capsys.readouterr().err
+    assert [one["event"] for one in told(tmp_path)] == ["run_failed"]
+    ledger.write_text(whole)
+    tell(made, "assay promote", only_begin=True)
+    moved(made, "register", "challenger", version=2, before=1)
+    tell(made, "assay promote")
+    assert [one["event"] for one in told(tmp_path)] == ["run_failed", "waits_for_approval"]
+
+
+def test_an_outbox_from_before_it_said_whether_it_has_begun_goes_on(tmp_path: Path) -> None:
+    made = configured(tmp_path)
+    head = moved(made, "register", "champion")[-1].head
+    (made.home / "notifications").mkdir()
+    (made.home / "notifications/outbox.json").write_text(json.dumps({"head": head, "waiting": [], "said": {}}))
+    moved(made, "reject", version=2, before=1)
+    tell(made, "assay run", only_begin=True)
+    tell(made, "assay run")
+    assert [one["event"] for one in told(tmp_path)] == ["refused"]
+
+
 def test_only_the_events_that_are_asked_for_are_told(tmp_path: Path) -> None:
     made = configured(tmp_path)
     assert made.notify is not None and made.notify.events == set(EVENTS)
     made = replace(made, notify=replace(made.notify, events=frozenset({"refused"})))
+    tell(made, "assay run", only_begin=True)
     moved(made, "register", "champion")
     moved(made, "reject", version=2, before=1)
     tell(made, "assay run", [Notice("run_failed", "a disk was full")])
@@ -167,7 +199,8 @@ def test_a_program_gets_no_secret_and_its_log_is_the_owners_alone(tmp_path: Path
     "", "[]", "{}", "[" * 100_000,
     '{"head": "", "waiting": null, "said": {}}', '{"head": 5, "waiting": [], "said": {}}',
     '{"head": "", "waiting": [], "said": []}', '{"head": "", "waiting": [], "said": {"a": 5}}',
-    '{"head": "", "waiting": [5], "said": {}}', '{"head": "", "waiting": [{}], "said": {}}'])
+    '{"head": "", "waiting": [], "said": {}, "begun": 5}', '{"head": "", "waiting": [5], "said": {}}',
+    '{"head": "", "waiting": [{}], "said": {}}'])
 def test_an_outbox_that_cannot_be_read_is_set_aside_and_begun_anew(tmp_path: Path, content: str,
                                                                    capsys: pytest.CaptureFixture[str]) -> None:
     made = configured(tmp_path)

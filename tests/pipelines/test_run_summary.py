@@ -84,6 +84,14 @@ def test_a_challenger_gets_a_line_for_each_thing_that_keeps_it_from_being_champi
     assert summary_notes(new_champion)[1:] == ["report: /r"]
 
 
+def test_who_waits_is_told_by_the_role_whatever_the_alias_is_called() -> None:
+    champion = entry("redis", alias="challenger", role="champion", bundle=None)
+    waiting = entry("nginx", alias="next", role="challenger", message="better; weaker: box a", bundle=None)
+    assert summary_notes({"report": "/r", "entries": [champion, waiting]})[1:] == [
+        "nginx: better", "  weaker: box a", "wait for a review: nginx version 12", f"  {HOW_TO_REVIEW}", "report: /r"]
+    assert "next" in shown({"report": "", "entries": [waiting]}), "an alias is shown as it is called"
+
+
 def test_of_a_thousand_workloads_the_worst_are_shown_and_the_rest_is_counted() -> None:
     name = "a-workload-with-a-rather-long-name-of-the-spark-cluster-in-frankfurt"
     entries = [entry(f"{name}-{number:04d}", alias="champion", figures=figures(number / 1000), badness=number / 1000)

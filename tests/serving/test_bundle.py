@@ -217,8 +217,10 @@ def test_the_deep_check_sees_the_checked_bytes_and_its_refusal_counts(bundle: Pa
 
 def guaranteed(folder: Path, keys: Keys, content: bytes | None = b"proof", module: str = "systems.autoscaling.acting",
                **changes: Any) -> None:
-    """Signs the bundle with a guarantee of the closed loop."""
+    """Signs the bundle with a guarantee of the closed loop; its box is all that the policy may be shown."""
     contract = json.loads((folder / "contract.json").read_text())
+    for number, one in enumerate(contract["inputs"]):
+        edit_input(folder, number, physical_minimum=one["minimum"], physical_maximum=one["maximum"])
     driving = {"acting": {"module": module, "sha256": "0" * 64}, "step_s": 15.0, "whole": [], "settings": {},
                "current": {one["name"]: contract["inputs"][0]["name"] for one in contract["outputs"]},
                "seen": {"margin": 1.0, "ranges": []}}
@@ -246,8 +248,8 @@ def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: 
         check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
 
     deep()
-    content, model, properties, settings, seconds = asked[0]
-    assert (content, model) == (b"proof", (bundle / "model.onnx").read_bytes()) and settings == {}
+    content, model, properties, settings, levels, seconds = asked[0]
+    assert (content, model) == (b"proof", (bundle / "model.onnx").read_bytes()) and settings == levels == {}
     assert seconds == CHECK_SECONDS
     assert properties == yaml.safe_load((bundle / "specification.yaml").read_text())["properties"]
     with pytest.raises(RefusedError, match="guarantee must be proved, got: leaf 7"):
@@ -256,6 +258,32 @@ def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: 
         deep()
     check_bundle(bundle, keys[1])
     assert len(asked) == 3
+
+
+def test_a_guarantee_is_refused_where_the_box_is_narrower_than_what_the_policy_may_be_shown(
+        bundle: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    guaranteed(bundle, keys)
+    monkeypatch.setattr(acting, "check_guarantee", lambda *_: SimpleNamespace(accepted=True, statement="It holds."))
+
+    def deep() -> None:
+        sign_folder(bundle, keys[0])
+        check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
+
+    deep()
+    first = json.loads((bundle / "contract.json").read_text())["inputs"][0]
+    for wider in ({"physical_maximum": first["maximum"] + 1.0}, {"physical_maximum": None}, {"physical_minimum": None}):
+        edit_input(bundle, 0, **first | wider)
+        with pytest.raises(RefusedError, match="guarantee must rest on what holds of all that may be observed: the "
+                                               f"specification's box must cover .* of {first['name']}"):
+            deep()
+    edit_input(bundle, 0, physical_minimum=None, physical_maximum=None)
+    target = json.loads((bundle / "contract.json").read_text())["outputs"][0]["name"]  # the first input is its present
+    limits = {"minimum": first["minimum"], "maximum": first["maximum"], "most_down": 0.5, "most_up": 0.5}
+    edit(bundle / "contract.json", fallback={"rule": "hpa-cpu", "settings": {}, "safe_ranges": {target: limits}})
+    deep()
+    edit(bundle / "contract.json", fallback__safe_ranges={target: limits | {"maximum": first["maximum"] + 1.0}})
+    with pytest.raises(RefusedError, match=f"specification's box must cover .* of {first['name']}"):
+        deep()
 
 
 @pytest.mark.parametrize(("content", "changes", "reason"), [

@@ -173,6 +173,38 @@ def test_rollbacks_go_back_through_the_champions(
     assert lifecycle.rollback(*PAIR).version == 1
 
 
+def test_a_rollback_of_another_champion_than_the_one_that_was_looked_at_is_refused(
+    lifecycle: Lifecycle, write: Writer, opened: Opener
+) -> None:
+    for slope in (8.0, 9.0, 10.0):
+        champion = measured(lifecycle, 2.0)
+        lifecycle.register(write(slope=slope, champion=champion), champion=champion)
+    opened("bob").rollback(*PAIR)  # while somebody decides about version 3
+    before = lifecycle.history()
+    with pytest.raises(RefusedError, match="expected version 3 to be the champion still, got version 2 "):
+        lifecycle.rollback(*PAIR, expected=3)
+    with pytest.raises(RefusedError, match="expected version 1 to be the champion still, got none "):
+        lifecycle.rollback("performance", "nginx", expected=1)
+    assert lifecycle.champion(*PAIR) == 2 and lifecycle.history() == before
+    assert lifecycle.rollback(*PAIR, expected=2).version == 1
+
+
+@pytest.mark.parametrize(("champion_alias", "challenger_alias"), [("live", "next"), ("challenger", "champion")])
+def test_a_registration_says_the_role_whatever_the_alias_is_called(
+    opened: Opener, write: Writer, champion_alias: str, challenger_alias: str
+) -> None:
+    lifecycle = opened(champion_alias=champion_alias, challenger_alias=challenger_alias)
+    first = lifecycle.register(write())
+    assert (first.role, first.alias) == ("champion", champion_alias)
+    again = lifecycle.register(write())
+    assert (again.is_new, again.role, again.alias) == (False, "champion", champion_alias)
+    champion = measured(lifecycle, 1.0)
+    second = lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert (second.role, second.alias) == ("challenger", challenger_alias)
+    rejected = lifecycle.register(write(status="UNKNOWN"))
+    assert (rejected.role, rejected.alias) == (None, None)
+
+
 def test_workloads_do_not_touch_each_other(lifecycle: Lifecycle, write: Writer) -> None:
     lifecycle.register(write())
     lifecycle.register(write(workload="nginx", status="UNKNOWN"))
@@ -964,6 +996,17 @@ def test_a_registration_killed_at_any_call_is_completed_or_gone(
     assert again.alias == "champion"
     assert again.version > (champion_now or 0)
     invariants(configuration, fake_store)
+
+
+def test_a_ticket_that_a_power_cut_left_empty_blocks_no_registration(
+    configuration: Configuration, lifecycle: Lifecycle, write: Writer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished = configuration.ledger_path.parent / "unfinished"
+    unfinished.mkdir(parents=True)
+    (unfinished / "ab.json").touch()
+    assert lifecycle.reconcile() == () and str(unfinished / "ab.json") in capsys.readouterr().err
+    assert lifecycle.register(write()).alias == "champion"
+    assert [path.name for path in unfinished.iterdir()] == ["ab.unreadable"]
 
 
 @pytest.mark.parametrize("part", [0.0, 0.4, 1.0])

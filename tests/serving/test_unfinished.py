@@ -1,5 +1,6 @@
 """A ticket outlives its process, its lock does not."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -62,3 +63,33 @@ def test_the_work_of_a_killed_process_is_found_and_that_of_a_living_one_is_not(t
         process.kill()
         process.wait(timeout=60)
     assert [about for _, about in collect(tmp_path)] == [{"who": "child"}]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"model": "a', b"\0" * 40, b"\xff", b"5", b'{"model": 5}', b"[" * 100_000])
+def test_a_ticket_that_cannot_be_read_is_set_aside_and_said_once(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "0.json"  # before any other
+    broken.write_bytes(content)
+    with pytest.raises(ZeroDivisionError), ticket(tmp_path, {"a": "b"}):
+        raise ZeroDivisionError
+    assert [about for _, about in collect(tmp_path)] == [{"a": "b"}]
+    said = capsys.readouterr().err
+    assert said.startswith(f"note: {broken} must be a ticket") and "0.unreadable" in said and said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["0.unreadable"]
+    assert (tmp_path / "0.unreadable").read_bytes() == content
+    assert collect(tmp_path) == [] and capsys.readouterr().err == ""
+
+
+def test_a_ticket_is_on_the_disk_before_the_work_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: dict[int, int] = {}
+    monkeypatch.setattr("os.fsync", lambda file: synced.update({os.fstat(file).st_ino: os.fstat(file).st_size}))
+    with ticket(tmp_path, {"a": "b"}) as name:
+        path = tmp_path / f"{name}.json"
+        assert synced[path.stat().st_ino] == path.stat().st_size > 0, "its content"
+        assert tmp_path.stat().st_ino in synced, "its name"
+
+
+def test_a_ticket_that_is_being_written_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / ".0123456789abcdef.0.json").touch()
+    assert collect(tmp_path) == [] and len(list(tmp_path.iterdir())) == 1

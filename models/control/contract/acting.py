@@ -82,13 +82,22 @@ def code_files(module: str) -> dict[str, Path]:
         found[name] = path
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ImportFrom):
-                pending += [f"{node.module}", *(f"{node.module}.{one.name}" for one in node.names)]
+                of = _imported_from(node, name if path.name == "__init__.py" else name.rpartition(".")[0])
+                pending += [of, *(f"{of}.{one.name}" for one in node.names)]
             elif isinstance(node, ast.Import):
                 pending += [one.name for one in node.names]
         pending = [one for one in pending if one.startswith(f"{package}.")]
     if module not in found:
         raise InputError(f"acting must be a module that can be imported, got {module!r}")
     return dict(sorted(found.items()))
+
+
+def _imported_from(node: ast.ImportFrom, package: str) -> str:
+    """The module that an import names, "" where none can be: relative to a package."""
+    try:
+        return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+    except ImportError:  # beyond the outermost package
+        return ""
 
 
 def _source(name: str) -> Path | None:

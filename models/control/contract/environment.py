@@ -210,7 +210,8 @@ class GuaranteedSystem(Protocol):
         """What holds of the closed loop, about a minute at most.
 
         Args:
-            model: the exported file, which is PROVED to have these properties (specification.yaml).
+            model: the exported file, which is PROVED to have these properties (specification.yaml) over all that it
+                may be shown: where its box is narrower (`narrower` in guarantee.py), nobody asks.
             settings, limits: as of `ControlledSystem.twin`.
 
         Returns:

@@ -1,6 +1,12 @@
-"""Guarantees of the closed loop that bundles carry, and what checks them: their system, which knows the law."""
+"""Guarantees of the closed loop that bundles carry, and what checks them: their system, which knows the law.
+
+A guarantee rests on properties as they hold of all that a policy may be shown. One that is proved of less says nothing
+of the rest, for what lies beyond the box is fed as its edge: `narrower` is asked before a guarantee is made, and again
+before one is accepted.
+"""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -40,11 +46,13 @@ class GuaranteeChecker(Protocol):
     """Checks a guarantee of a policy, and never raises on a bad one."""
 
     def __call__(self, content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                 settings: Mapping[str, float], seconds: float) -> Checked:
+                 settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
         """Args:
         content: of the guarantee's file; model: of the policy's.
-        properties: what is proved of the model itself, as specification.yaml has it.
+        properties: what is proved of the model itself, as specification.yaml has it; of all that it may be shown
+            (`narrower`).
         settings: inputs of the policy that never change.
+        levels: target -> the only values that may be set, ascending; without those of which any may.
         seconds: limit.
         """
 
@@ -57,6 +65,30 @@ class Judged:
     reason: str = ""
     statement: str = ""
     leaves: int = 0
+
+
+def narrower(specification: Mapping[str, Any], shown: Mapping[str, tuple[float, float]],
+             present: Mapping[str, tuple[float, float]], settings: Mapping[str, float]) -> str:
+    """Of which input a specification covers less than the policy may be shown, in words; "": of none.
+
+    Args:
+        specification: as specification.yaml has it, with the `box` of every input.
+        shown: input -> (low, high) of what may be observed, in its unit.
+        present: of inputs that are present values, the limits of their controls, which whoever acts keeps.
+        settings: inputs that never change -> value; the box must hold that alone.
+    """
+    finite = {*specification.get("inputs", {}), *(name for group in specification.get("one_hot", ()) for name in group)}
+    for name, (low, high) in shown.items():
+        if name in settings:
+            low = high = settings[name]
+        elif name in present:
+            low, high = max(low, present[name][0]), min(high, present[name][1])
+        least, most = (math.nan, math.nan) if name in finite else specification["box"][name]
+        if not least <= low <= high <= most:
+            proved = "single values" if name in finite else f"{least:g} to {most:g}"
+            return (f"the specification's box must cover all that the policy may be shown of {name}, {low:g} to "
+                    f"{high:g}, got {proved}")
+    return ""
 
 
 def judged(content: bytes, form: str, keys: Sequence[str], statement_of: Callable[[Mapping[str, Any]], str]) -> Judged:

@@ -30,6 +30,7 @@ ASSUMED = ("Allotments are worked out from one look at all limits, each agent ac
            "read; a limit that an operator holds is the operator's.")
 START, WITHIN = 1.0, 1e-3  # above the whole, as a share: a start; what counts as back
 MOST_STEPS = 10_000  # a day of ten seconds and more
+CLEAR = 1.001  # times L that an agent has on average, at least: nearer float64 would not tell what is left above it
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class SharedLimits:
         """What all limits may be above the whole for ever, as a share of it, and after how many intervals that is
         reached within WITHIN from START above; None: the least limits alone are as much as the whole, or nearly."""
         fair = capacity / count
-        if fair <= self.control.low:
+        if not fair >= CLEAR * self.control.low:
             return None
         stays, now, steps = margin / (fair - self.control.low), START, 0
         while now > stays + WITHIN and steps < MOST_STEPS:
@@ -127,6 +128,6 @@ class SharedLimits:
                            "such property")
         found = self.excess(count, capacity, margin)
         if found is None:
-            raise Rejected(f"a {self.one} must have more than {self.control.low:g} {unit} on average, got "
+            raise Rejected(f"a {self.one} must have clearly more than {self.control.low:g} {unit} on average, got "
                            f"{capacity:g} for {count}")
         return self.statement(count, capacity, *found)

@@ -37,6 +37,7 @@ from models.control.simulation.settable import settable
 from models.control.training.monotone import Demands, NoDemands
 from models.control.training.rollouts import Scores, judge, random_walk, targets_of
 from models.control.training.smooth_objectives import CostAndViolations, PaperReward, SmoothObjective
+from models.control.training.training_run import checkpoint_folder
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 from models.training.adam import adam_step
 from models.training.seeds import seeded
@@ -298,7 +299,8 @@ class ThroughEnvironment:
                  round=np.array(self.state.round),
                  judgements=np.array([astuple(one) for one in self.state.judgements], dtype=np.float64).reshape(-1, 4),
                  **{name: value.detach().numpy() for name, value in self._tensors().items()})
-        write_file(path, content.getvalue())
+        with checkpoint_folder(path):
+            write_file(path, content.getvalue())
 
     @torch.no_grad()
     def _resume(self, path: Path) -> None:

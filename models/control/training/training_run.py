@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -241,10 +242,22 @@ def clone(policy: Policy) -> Policy:
     return copy
 
 
+@contextmanager
+def checkpoint_folder(path: Path) -> Iterator[None]:
+    """For the block that writes a checkpoint: its folder is there.
+
+    A run of the same work that ends takes the folder away, also during the block (components/checkpoints.py): then this
+    checkpoint is lost, which is no error, and the next one makes the folder again.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        yield
+
+
 def write_checkpoint(path: Path, state: State, document: Mapping[str, Any]) -> None:
-    """Writes a checkpoint whole. Raises OSError where the disk does not take it."""
+    """Writes a checkpoint whole; see `checkpoint_folder`. Raises OSError where the disk does not take it."""
     arrays = {name: value.detach().numpy() for name, value in state.items()}
-    with whole_file(path) as new, new.open("wb") as file:
+    with checkpoint_folder(path), whole_file(path) as new, new.open("wb") as file:
         np.savez(file, allow_pickle=False, run=np.frombuffer(json.dumps(document).encode(), dtype=np.uint8), **arrays)
 
 

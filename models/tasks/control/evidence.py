@@ -4,7 +4,8 @@
                    to the workload ("NAME, own")
     metrics        what gates ask (comparing.py); `own_`: against rules tuned to the workload; `generic_`: of the policy
                    that it was fine-tuned from, on held-out applications (training.pretraining.held_out)
-    closed_loop    what is guaranteed of the loop with a law, where the environment has one (GuaranteedSystem)
+    closed_loop    what is guaranteed of the loop with a law, where the environment has one (GuaranteedSystem); or the
+                   `reason` why nothing was tried
     guarantee      what of that goes with the bundle, with its proof; no part of evidence.json
     cases          cost (or reward) per episode
 """
@@ -19,6 +20,7 @@ import torch
 
 from models.control.contract.controller import RuleFamily
 from models.control.contract.environment import Environment, GuaranteedSystem
+from models.control.contract.guarantee import narrower
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.control.simulation.rollout import acting_of
@@ -33,7 +35,7 @@ from models.tasks.control.roles import roles
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 from models.tasks.control.timeline import profile_of, timeline
-from models.tasks.control.workload import specification_of, twin_of
+from models.tasks.control.workload import limits_of, numbers_of, specification_of, twin_of
 from models.verification.language.specification import Specification
 from models.verification.language.specification_writing import written_out
 from models.verification.network.runtime_session import open_session
@@ -65,7 +67,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
                "parity_points": PARITY_POINTS,
                "latency_us": one_row_latency_us(model, row.astype(np.float64))}
     fallback = own[task.fallback_of(workload)]
-    loop = dict(_closed_loop(task, workload, model, promise, product))
+    loop = dict(_closed_loop(task, workload, environment, model, promise, product))
     return {
         "guarantee": loop.pop("shipped", None),
         "metrics": metrics,
@@ -100,14 +102,20 @@ def champion_in_episodes(task: ControlTask, workload: str, features: Path, model
             "day": day(task, held_out.environment, {"champion": model_acting(model)})}
 
 
-def _closed_loop(task: ControlTask, workload: str, model: bytes, promise: Specification,
+def _closed_loop(task: ControlTask, workload: str, environment: Environment, model: bytes, promise: Specification,
                  product: Path) -> Mapping[str, Any]:
-    """What holds of the loop, where the specification is PROVED and the environment knows a law; else {}."""
+    """What holds of the loop, where the specification is PROVED and the environment knows a law; else {}. The reason
+    alone where the box is narrower than what the policy may be shown."""
     system, written = environment_of(task.environment), task.workload(workload)
     if not (product / PROOF_FILE).exists() or not isinstance(system, GuaranteedSystem):
         return {}
+    specification, most = written_out(promise), limits_of(task, workload, environment)
+    if reason := narrower(specification, {signal.name: (signal.low, signal.high) for signal in environment.signals},
+                          {control.current: most[control.name] for control in environment.controls},
+                          numbers_of(task, workload)):
+        return {"reason": f"Nothing follows of the loop: {reason}."}
     limits = {name: (low, high) for name, (low, high) in written.limits.items()}
-    return system.guarantees(model, written_out(promise)["properties"], written.settings, limits)
+    return system.guarantees(model, specification["properties"], written.settings, limits)
 
 
 def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,

@@ -163,8 +163,7 @@ def loop_claims(evidence: Json | None) -> tuple[Claim, ...]:
     """What was proved of the closed loop under each change that was tried, or why nothing was."""
     found, words = mappings(evidence, "closed_loop", "found"), mapping(evidence, "closed_loop", "words")
     if not found:
-        return (Claim("anything about the closed loop", "not tried",
-                      "The system has no law for it, or the limits or the specification leave no room"),)
+        return (Claim("anything about the closed loop", "not tried", _untried(evidence)),)
     change, bound = (str(words.get(key, key)) for key in ("change", "bound"))
     claims = []
     for one in found:
@@ -174,6 +173,12 @@ def loop_claims(evidence: Json | None) -> tuple[Claim, ...]:
         name = f"closed loop, {change.lower()} {number(one.get('change'))} {one.get('change_unit', '')}".strip()
         claims.append(Claim(name, status, held.removesuffix("."), str(one.get("statement") or "")))
     return tuple(claims)
+
+
+def _untried(evidence: Json | None) -> str:
+    """Why nothing was tried of the closed loop."""
+    reason = str(at(evidence, "closed_loop", "reason") or "").removesuffix(".")
+    return reason or "The system has no law for it, or the limits or the specification leave no room"
 
 
 def actions(evidence: Json | None, page: str) -> tuple[Part, ...]:
@@ -214,8 +219,7 @@ def closed_loop(evidence: Json | None, page: str) -> tuple[Part, ...]:
     """What is guaranteed for ever in the loop with a law, for several changes a step."""
     found = mappings(mapping(evidence, "closed_loop"), "found")
     if not found:
-        return (Note("Nothing is guaranteed of the closed loop: the environment has no law for it, or the limits or "
-                     "the specification leave no room.", "missing"),)
+        return (Note(f"Nothing is guaranteed of the closed loop. {_untried(evidence)}.", "missing"),)
     rows = []
     for one in found:
         proved = finite_number(one.get("bound")) is not None

@@ -103,7 +103,7 @@ def read_chain(file: bytes, curves: bool = False) -> Chain:
     for node in nodes:
         require_time()
         if node.op_type == "Constant":
-            stored[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+            stored[node.output[0]] = _constant(node)
             continue
         try:
             reader.run(node, stored)
@@ -112,6 +112,20 @@ def read_chain(file: bytes, curves: bool = False) -> Chain:
     if reader.flowing != last:
         raise Rejected("nodes must form a chain from the input to the output")
     return replace(reader.chain(), fed=fed, executed=executed)
+
+
+def _constant(node: onnx.NodeProto) -> NDArray[Any]:
+    """A Constant's value, by the name of its one attribute."""
+    for attribute in node.attribute if len(node.attribute) == 1 else ():
+        match attribute.name:
+            case "value":
+                return numpy_helper.to_array(attribute.t)
+            case "value_float" | "value_floats":
+                return np.array(helper.get_attribute_value(attribute), dtype=np.float32)
+            case "value_int" | "value_ints":
+                return np.array(helper.get_attribute_value(attribute), dtype=np.int64)
+    raise Rejected(f"Constant must hold numbers as one dense tensor, got {', '.join(a.name for a in node.attribute)} "
+                   f"(node {node.name or node.output[0]!r})")
 
 
 def _same_type(node: onnx.NodeProto, dtype: Type) -> bool:

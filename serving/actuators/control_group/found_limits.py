@@ -6,7 +6,7 @@ has set or was about to set, so that a limit that somebody else has set since is
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from feature_store.control_group_limits import amount
@@ -54,6 +54,12 @@ class FoundLimits:
             else:
                 limits[name] = Limit(known.found, tuple(dict.fromkeys((now, text))))
         return FoundLimits(self.target, limits)
+
+    def after(self, present: Mapping[str, str]) -> "FoundLimits":
+        """With what stands once changes were made, by name of a limit: where a kernel rounds, that is ours too."""
+        return FoundLimits(self.target, {
+            name: replace(kept, ours=tuple(dict.fromkeys((*kept.ours, present.get(name, kept.ours[-1])))))
+            for name, kept in self.limits.items()})
 
 
 def read_found(path: Path) -> FoundLimits | None:

@@ -35,6 +35,7 @@ class Lease:
         self._api, self._duration_s, self._clock = api, duration_s, clock
         self._seen: tuple[Json, float] | None = None  # the record of another, and when it was first seen
         self._holder, self._valid_until = "", float("-inf")
+        self._written: Json | None = None  # the object as this process last wrote it
 
     def require(self) -> None:
         """Raises ActuatorError where this process does not have the lease, or has not renewed it in time."""
@@ -57,9 +58,9 @@ class Lease:
                 return str(other)
             try:
                 if found is None:
-                    self._api.call("create", LEASES, body=self._object(holder))
+                    self._written = self._api.call("create", LEASES, body=self._object(holder))
                 else:
-                    self._api.call("update", LEASES, self.name, body=self._taken(found, holder))
+                    self._written = self._api.call("update", LEASES, self.name, body=self._taken(found, holder))
             except ApiError as error:
                 if error.kind == "conflict" or (error.kind == "gone" and found is not None):
                     continue  # somebody was faster: look again who has it
@@ -88,8 +89,11 @@ class Lease:
     def annotation(self, key: str) -> str | None:
         """What was noted under `key`, by whichever holder."""
         self.require()
-        value = (((self._read() or {}).get("metadata") or {}).get("annotations") or {}).get(key)
-        return None if value is None else str(value)
+        return _annotation(self._read(), key)
+
+    def noted(self, key: str) -> str | None:
+        """The same as when it was last acquired or written here, without a request; None too where it is not held."""
+        return _annotation(self._written if self._holder else None, key)
 
     def annotate(self, key: str, value: str | None) -> None:
         """Notes `value` under `key`, or removes it with None, and renews.
@@ -110,7 +114,7 @@ class Lease:
             annotations = {**(renewed["metadata"].get("annotations") or {}), key: value}
             renewed["metadata"]["annotations"] = {name: text for name, text in annotations.items() if text is not None}
             try:
-                self._api.call("update", LEASES, self.name, body=renewed)
+                self._written = self._api.call("update", LEASES, self.name, body=renewed)
             except ApiError as error:
                 if error.kind == "conflict":
                     continue
@@ -157,6 +161,11 @@ class Lease:
     def _spec(self, holder: str, acquired: Any, transitions: int) -> Json:
         return {"holderIdentity": holder, "leaseDurationSeconds": self._duration_s, "acquireTime": acquired,
                 "renewTime": _now(), "leaseTransitions": transitions}
+
+
+def _annotation(found: Json | None, key: str) -> str | None:
+    value = (((found or {}).get("metadata") or {}).get("annotations") or {}).get(key)
+    return None if value is None else str(value)
 
 
 def _now() -> str:

@@ -19,6 +19,7 @@ RESOURCE = {"target_cpu_limit_cores": "cpu", "target_memory_limit_mib": "memory"
 SIGNAL = {"cpu": "cpu_limit_cores", "memory": "memory_limit_mib"}
 UNIT = {"cpu": Decimal(1), "memory": Decimal(2**20)}  # of an amount, in the resource's own: cores, bytes
 STEP = {"cpu": ("m", 1000), "memory": ("Mi", 1)}  # a limit is a whole number of these; so many are one unit
+EXACT_STEP = {"cpu": ("m", 1000), "memory": ("", 2**20)}  # the least that Kubernetes knows
 REQUEST_STEP = {"cpu": ("m", 1000), "memory": ("Ki", 1024)}
 
 Resources = Mapping[str, Mapping[str, str]]  # {"limits": {"cpu": quantity, ...}, "requests": {...}}
@@ -67,6 +68,13 @@ def limit_quantity(value: float, resource: str) -> str:
     """An amount as a quantity: whole millicores, whole MiB, at least one."""
     suffix, parts = STEP[resource]
     return f"{max(1, round(value * parts))}{suffix}"
+
+
+def exact_quantity(value: float, resource: str) -> str:
+    """The same, but to the byte where it is no whole MiB: what others set is not rounded where it stays."""
+    rounded = limit_quantity(value, resource)
+    suffix, parts = EXACT_STEP[resource]
+    return rounded if same(amount(rounded, resource), value) else f"{max(1, round(value * parts))}{suffix}"
 
 
 def request_quantity(limit: str, found: Resources, resource: str) -> str | None:

@@ -51,7 +51,8 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
 
     Returns:
         The list, and what ships of it: the last that is proved. Nothing where the limits leave no room for the law's
-        loads, or the specification lacks what this rests on.
+        loads, or carry them at their least, so that nothing can fall behind; or where the specification lacks what this
+        rests on.
     """
     if missing(properties):
         return [], None
@@ -59,7 +60,8 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
     # the upper limits are the network's: a law that cut its targets off below them would have less capacity
     low, high = max(LEAST_LIMIT, own["target_cpu_limit_cores"][0]), own["target_cpu_limit_cores"][1]
     fewest, most = max(LEAST_REPLICAS, own["target_replicas"][0]), own["target_replicas"][1]
-    if low > high or fewest > most or high * most < LOAD[1] + HEADROOM:
+    carried = LOAD[1] + HEADROOM
+    if low > high or fewest > most or high * most < carried or low > carried / fewest:
         return [], None
     policy, service, found, left = read_chain(model), service_of(settings), [], SECONDS
     last = None

@@ -14,11 +14,13 @@ from feature_store.errors import InputError
 from models.control.contract.controller import Array
 from models.control.contract.setting import Values
 from systems.autoscaling.interface import CONTROLS, SIGNALS
-from systems.autoscaling.rules.part import Numbers, Part
+from systems.autoscaling.rules.part import Flags, Numbers, Part
 
 PREFIXES = {"needed_cores": "demand", "target_cpu_limit_cores": "cpu", "target_memory_limit_mib": "memory",
             "target_replicas": "replicas"}
 _BOUNDS = {control.name: control for control in CONTROLS}
+_SET = {control.current for control in CONTROLS}
+_SHARED = ("cpu_limit_cores", "memory_limit_mib", "ready_replicas")  # what utilizations are shares of
 
 
 class Rule:
@@ -37,7 +39,7 @@ class Rule:
         self._parts = parts
         self._values = values
         self._known: dict[str, Numbers] = {}
-        self._before: dict[str, Numbers] | None = None
+        self._before: dict[str, Numbers] = {}
 
     @property
     def name(self) -> str:
@@ -58,7 +60,7 @@ class Rule:
             if value.ndim and len(value) != applications:
                 raise InputError(f"setting must have one value, or one for each of {applications:,} applications, "
                                  f"got {len(value):,} ({self._name}, setting {name})")
-        self._before = None
+        self._before = {name: np.full(applications, np.nan) for name in _SHARED}
         self._known = {control.current: np.full(applications, np.nan) for control in CONTROLS}
         for part in self._parts.values():
             part.start(applications)
@@ -79,10 +81,13 @@ class Rule:
         """Signals in their ranges, as part.py says; then what follows from them."""
         readings: dict[str, Numbers] = {}
         applications = len(self._known[CONTROLS[0].current])
+        looked = np.zeros(applications, dtype=np.bool_)
         for signal in SIGNALS:
             raw = np.asarray(observation.get(signal.name, np.nan), dtype=np.float64)
             clipped = np.minimum(np.maximum(raw, signal.low), signal.high)
             readings[signal.name] = np.broadcast_to(np.where(np.isfinite(raw), clipped, np.nan), (applications,))
+            if signal.name not in _SET:
+                looked |= np.isfinite(raw)
         for control in CONTROLS:
             seen = readings[control.current]
             known = np.where(np.isnan(seen), self._known[control.current], seen)
@@ -92,14 +97,18 @@ class Rule:
         # An interval's mean is not whole while replicas start; half a replica is shown where none serves.
         ready = np.ceil(np.nan_to_num(readings["ready_replicas"], nan=np.inf) - 0.5)
         readings["ready_replicas"] = np.minimum(ready, readings["replicas"])
-        self._measured_then(readings)
+        self._measured_then(readings, looked)
         return readings
 
-    def _measured_then(self, readings: dict[str, Numbers]) -> None:
-        """Adds what was used in absolute numbers: metrics are an interval late, so shares are of the limits before."""
-        now = {name: readings[name] for name in ("cpu_limit_cores", "memory_limit_mib", "ready_replicas")}
-        then = self._before or now
-        self._before = now
+    def _measured_then(self, readings: dict[str, Numbers], looked: Flags) -> None:
+        """Adds what was used in absolute numbers: metrics are an interval late, so shares are of the limits before.
+
+        looked: (N,) whether this is a look. Where nothing is observed but what is set, a controller only tells what was
+        deployed at the very first, and nothing will be a share of that.
+        """
+        now = {name: readings[name] for name in _SHARED}
+        then = {name: np.where(np.isnan(before), now[name], before) for name, before in self._before.items()}
+        self._before = {name: np.where(looked, now[name], before) for name, before in self._before.items()}
         per_replica = readings["cpu_utilization"] * then["cpu_limit_cores"]
         measured = then["ready_replicas"]
         readings["cpu_used_of_replica_cores"] = np.where(measured > 0, per_replica, np.nan)

@@ -1,9 +1,10 @@
 """`assay init` for autoscaling: looks at what is recorded of a service, and writes the files to go on with."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
+import numpy as np
 import pandas as pd
 
 from feature_store.errors import InputError
@@ -22,11 +23,13 @@ from systems.autoscaling.service.files import (
 )
 from systems.autoscaling.service.fit import Fitted, fit_service
 from systems.autoscaling.service.history import LOAD, now, read_file, read_history, rises, start_ups
-from systems.autoscaling.service.queries import Found, find_queries
+from systems.autoscaling.service.queries import Query, find_queries
 
 _TIMEOUT_S = 30.0
 _FAR_OFF = math.log(2.0)  # an error of p99: twice, or half
 _OFTEN_S = 30.0  # windows in which one can see how long replicas take to come
+_USUAL_S = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)  # intervals of scraping
+_ALIKE = 0.95  # share of what is measured that an interval may be: no scrape is in time to the millisecond
 _WHOLE = 0.9  # share of the windows that are there where nothing is said of the others
 _NEEDED = ("p99_ms", "cpu_used_cores", "memory_used_mib")  # beside the load: without them no policy can act
 
@@ -42,14 +45,15 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
                          f"({service.name})")
     for name, query in found.queries.items():
         tell(f"found    {name}: {query.found}")
-    scrape_s = _scrape_s(api, found)
+    scrape_s = _scrape_s(api, (query for query in found.queries.values() if "{window}" in query.promql))
     end = now()
     start = end - timedelta(seconds=service.last_s)
     history = read_history(service.prometheus, found.queries, start, end, service.window_s, scrape_s)
     came: list[float] | None = None
     if {"replicas", "ready_replicas"} <= set(found.queries):
-        came = start_ups(service.prometheus, found.queries["replicas"], found.queries["ready_replicas"],
-                         history["window_start"].iloc[0].to_pydatetime(), end, max(scrape_s, 1.0))
+        asked_for, ready = found.queries["replicas"], found.queries["ready_replicas"]
+        came = start_ups(service.prometheus, asked_for, ready, history["window_start"].iloc[0].to_pydatetime(), end,
+                         _scrape_s(api, (asked_for, ready)))
     for name, value in _set_now(service).items():  # what Prometheus does not know
         history[name] = history[name].fillna(value) if name in history else value
     history.attrs["window_s"] = service.window_s
@@ -69,7 +73,7 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
              "controller.yaml (a number where it never changes), or name the target (--deployment, --cgroup)")
     return {"task.yaml": task_text(service, fitted, objective_ms, service.objective is None, limits,
                                    f"{_span(history)} of {api.address}"),
-            "load.yaml": load_text(service, found.queries[LOAD]),
+            "load.yaml": load_text(service, found.queries[LOAD], scrape_s),
             "controller.yaml": controller_text(service, found.queries, found.newest, scrape_s, history,
                                                objective_ms)}
 
@@ -139,18 +143,13 @@ def _set_now(service: Service) -> Mapping[str, float]:
     return kind.make(kind.read(part), None, ()).present()
 
 
-def _scrape_s(api: PrometheusApi, found: Found) -> float:
-    """How often the load is scraped, s: by the samples of the last five minutes; 15 where nobody can tell."""
-    if not found.newest:
-        return 15.0
-    # newest is max(timestamp(SELECTOR)): its changes over five minutes, or since it is there, second by second
-    there, changes = (_number(api, f"{function}(({found.newest})[5m:1s])")
-                      for function in ("count_over_time", "changes"))
-    return float(min((one for one in (1, 2, 5, 10, 15, 20, 30, 60, 120) if changes * one >= there * 5 / 6),
-                     default=60)) if changes >= 2 else 15.0
+def _scrape_s(api: PrometheusApi, queries: Iterable[Query]) -> float:
+    """How often the slowest series that they read is scraped, s; 15 where nobody can tell.
 
-
-def _number(api: PrometheusApi, query: str) -> float:
-    """Of the one series that answers; 0 where there are none or many."""
-    found = api.series("query", {"query": query})
-    return float(found[0].values[-1]) if len(found) == 1 else 0.0
+    By the median distance of a series' samples in the last five minutes, or since it is there: each target has its own
+    phase, so samples of several together would come more often than any of them.
+    """
+    found = (series.times_s for read in {query.read for query in queries} - {""}
+             for series in api.series("query", {"query": f"{read}[5m]"}))
+    slowest = max((float(np.median(np.diff(times_s))) for times_s in found if len(times_s) > 1), default=15.0)
+    return next((one for one in _USUAL_S if one >= _ALIKE * slowest), float(math.ceil(slowest)))

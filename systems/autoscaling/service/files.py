@@ -41,7 +41,9 @@ def proposed_limits(history: pd.DataFrame, target: Mapping[str, Mapping[str, str
             continue
         low, high = (control.low, min(max(_ROOM * seen.max(), control.low), control.high))
         if control.name == "target_memory_limit_mib":
-            low = max(control.low, min(seen.min(), high) / 4.0)
+            # a limit may be the host's memory, a quarter of which says nothing of the service: what it lived on does
+            used = [one for one in history.get("memory_used_mib", ()) if one > 0]
+            low = max(control.low, min([min(seen.min(), high) / 4.0, *used]))
         if control.whole and "cgroup" in target:  # instances in a group are fixed
             low = high = float(seen.iloc[-1])
         high = float(math.ceil(high)) if control.whole else float(f"{high:.4g}")
@@ -87,9 +89,9 @@ def _that_can_be_met(task: str, limits: Mapping[str, list[float]]) -> str:
     return "\n".join(kept) + "\n"
 
 
-def load_text(service: Service, rate: Query) -> str:
-    """The load map: what `assay run` asks the server for."""
-    content = {"window_s": service.window_s, "last_s": service.last_s,
+def load_text(service: Service, rate: Query, scrape_s: float) -> str:
+    """The load map: what `assay run` asks the server for, over the same ranges as `assay init` did."""
+    content = {"window_s": service.window_s, "last_s": service.last_s, "scrape_interval_s": scrape_s,
                "workloads": {service.name: {"rate_rps": rate.promql}}}
     return (f"# The load of {service.name}, for `assay run --telemetry URL --mapping load.yaml`; last_s is how far it "
             "looks back.\n" + _yaml(content))
@@ -113,7 +115,7 @@ def controller_text(service: Service, queries: Mapping[str, Query], newest: str,
     parts = [f"# What a controller of {service.name} measures and sets, made by `assay init`. All keys: "
              "docs/reference/control.md\n", _yaml({"prometheus": service.prometheus})]
     if newest:
-        parts.append(f"# older measurements count as none; scraped every {scrape_s:g} s\n" + _yaml(
+        parts.append(f"# older measurements count as none; the slowest is scraped every {scrape_s:g} s\n" + _yaml(
             {"newest": newest, "fresh_s": max(45.0, 3.0 * scrape_s)}))
     parts.append("# each must give one number; `of` and `over`: a measurement over what is set\n" + _yaml(
         {"signals": signals}))

@@ -48,11 +48,13 @@ class Query:
         promql: gives one series; `{window}` stands where a range goes, such as 30s.
         scale: factor from its value to the signal's unit.
         found: where it was found, such as "histogram http_request_duration_seconds, label job".
+        read: selector of series that are scraped together with what it reads; "" where others' queries are all it has.
     """
 
     promql: str
     scale: float = 1.0
     found: str = ""
+    read: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def find_queries(api: PrometheusApi, service: str, target: Mapping[str, Mapping[
     for signal, metric, _, template, scale in RESOURCES:
         if one := resources.get(metric):
             search.keep(signal, Template(template).substitute(x=one.series(), of=one.selector), scale,
-                        f"{metric}, {one.label}", one.series() if "{window}" in template else "")
+                        f"{metric}, {one.label}", one.series() if "{window}" in template else "", one.series())
     for share, (used, *over) in SHARES.items():
         _find_share(search, share, used, over)
     wanted = (*AutoscalingObserver.measured, "cpu_limit_cores", "memory_limit_mib", "replicas", "ready_replicas")
@@ -155,7 +157,7 @@ class _Search:
         value = float(found[0].values[-1]) if found else 0.0
         return 0.0 if math.isnan(value) else value
 
-    def keep(self, signal: str, promql: str, scale: float, found: str, rates: str = "") -> None:
+    def keep(self, signal: str, promql: str, scale: float, found: str, rates: str = "", read: str = "") -> None:
         """Keeps the first query of a signal that gives one series, or none yet where the series `rates` are there."""
         if signal in self.queries:
             return
@@ -165,7 +167,7 @@ class _Search:
             self.ask("vector(1)")  # raises where it is not this query but the server that fails
             return
         if len(came) == 1 or (not came and rates and self.number(f"count({rates})")):
-            self.queries[signal] = Query(promql, scale, found)
+            self.queries[signal] = Query(promql, scale, found, read)
 
     def matches(self, names: str, table: Mapping[str, Metric], suffix: str = "") -> list[_Match]:
         """Metrics that have series of the service: those of the table in its order, then others."""
@@ -252,14 +254,14 @@ def _find_load(search: _Search, timers: list[_Match], counters: list[_Match]) ->
     source = ranked[0]
     beside = _without_checks(search, source, suffix)
     count, where = source.series(suffix, beside), f"{kind} {source.metric}, {source.label}"
-    search.keep("rate_rps", f"sum(rate({count}[{{window}}]))", 1.0, where, count)
+    search.keep("rate_rps", f"sum(rate({count}[{{window}}]))", 1.0, where, count, count)
     if timers:
         bucket, total = source.series("_bucket", beside), source.series("_sum", beside)
         if buckets[source.metric]:
             search.keep("p99_ms", f"histogram_quantile(0.99, sum by (le) (rate({bucket}[{{window}}])))",
-                        source.about.scale, where, bucket)
+                        source.about.scale, where, bucket, count)
         search.keep("mean_latency_ms", f"sum(rate({total}[{{window}}])) / sum(rate({count}[{{window}}]))",
-                    source.about.scale, where, total)
+                    source.about.scale, where, total, count)
         search.why["p99_ms"] = f"{source.metric} has no buckets: export it as a histogram, which has percentiles"
     elif source.metric.startswith("haproxy_"):
         search.why["p99_ms"] = ("HAProxy's exporter has no percentiles: a histogram is needed, such as "
@@ -283,7 +285,7 @@ def _find_served(search: _Search, one: _Match, suffix: str) -> None:
         if any(re.fullmatch(known, series.labels.get(label, "")) for series in seen):
             lost = one.series(suffix, f"{beside},{label}=~{_text(failed)}")
             search.keep("served_share", f"1 - (sum(rate({lost}[{{window}}])) or vector(0)) / "
-                        f"sum(rate({every}[{{window}}]))", 1.0, f"{one.metric}, label {label}", every)
+                        f"sum(rate({every}[{{window}}]))", 1.0, f"{one.metric}, label {label}", every, every)
             return
 
 

@@ -303,6 +303,14 @@ def test_a_run_report_has_a_row_for_every_workload(run_html):
     assert "it looks like percent: divide by 100" in page.text
 
 
+@pytest.mark.parametrize(("known", "said"), [
+    ({"alias": "champion"}, False), ({"alias": "live", "role": "champion"}, False),
+    ({"alias": "next", "role": "challenger"}, True), ({"alias": "champion", "role": "challenger"}, True)])
+def test_a_champion_speaks_for_itself_whatever_its_alias_is_called(known, said):
+    page = render_run([{**sample.entries()[0], **known, "message": "what registration wrote"}], sample.run_context())
+    assert (f"{known['alias']}: what registration wrote" in page) is said
+
+
 def test_a_run_without_workloads_or_context_is_reported():
     page = Page(render_run([], {}))
     assert "The run has no workload." in page.text and "The times of the stages were not recorded." in page.text

@@ -396,7 +396,7 @@ def _class(pod: Json) -> str:
 
 def number(text: str) -> float:
     """A quantity, in the units in use."""
-    suffixes = {"m": 1e-3, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ei": 2**60}
+    suffixes = {"m": 1e-3, "M": 1e6, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ei": 2**60}
     suffix = next((end for end in suffixes if text.endswith(end)), "")
     return float(text.removesuffix(suffix)) * suffixes.get(suffix, 1)
 

@@ -14,6 +14,7 @@ from tests.serving.actuators.kubernetes_server import (
     DEPLOYMENT,
     MANIFEST,
     ROOT,
+    Fault,
     granted,
     new_cluster,
     new_pod,
@@ -62,6 +63,73 @@ def test_a_pod_that_started_later_is_resized_at_the_next_apply() -> None:
         assert cluster.resources(3)["limits"]["cpu"] == "1"
         assert "pods differ in cpu_limit_cores: 1 to 1.5" in target.apply(THREE).notes
         assert cluster.resources(3)["limits"] == {"cpu": "1500m", "memory": "768Mi"}
+
+
+LARGE = {"limits": {"cpu": "4", "memory": "512Mi"}, "requests": {"cpu": "4", "memory": "512Mi"}}
+
+
+def cores_of(cluster) -> list[str]:
+    return [cluster.resources(index)["limits"]["cpu"] for index in range(len(cluster.pods()))]
+
+
+@pytest.mark.parametrize("new_process", [False, True])
+@pytest.mark.parametrize("why", ["scaled", "replaced"])
+def test_a_new_pod_does_not_lift_all_others_to_the_limits_of_the_template(why: str, new_process: bool) -> None:
+    """It is ready before the next step, and a shield keeps what is present while the objective is missed."""
+    cluster = new_cluster(8, LARGE)
+    with serve(cluster) as url:
+        target = actuator(url)
+        target.acquire(ME)
+        target.apply({"target_replicas": 8.0, "target_cpu_limit_cores": 0.5})
+        if why == "scaled":
+            target.apply({"target_replicas": 9.0, "target_cpu_limit_cores": 0.5})
+        else:
+            del cluster.objects["pods", cluster.pods()[0]["metadata"]["name"]]
+            cluster.scale_to(8)
+        if new_process:
+            target = actuator(url)
+        target.acquire(ME)
+        present = target.present()
+        assert (present["cpu_limit_cores"], cores_of(cluster)[-1]) == (0.5, "4")
+        target.apply({"target_replicas": present["replicas"], "target_cpu_limit_cores": 0.6})
+        assert set(cores_of(cluster)) == {"600m"} and target.present()["cpu_limit_cores"] == 0.6
+
+
+def test_a_new_pod_stays_new_until_its_resize_is_done() -> None:
+    cluster = new_cluster(2, LARGE)
+    with acting(cluster) as target:
+        target.apply({"target_replicas": 3.0, "target_cpu_limit_cores": 0.5})
+        cluster.faults.append(Fault("resize.*assay$", 500, "try again", times=1))
+        with pytest.raises(ActuatorError, match="try again"):
+            target.apply({"target_cpu_limit_cores": 0.5})
+        assert target.present()["cpu_limit_cores"] == 0.5
+        node, cluster.node = cluster.node, lambda pod: None  # what it is to have is written, and not done yet
+        target.apply({"target_cpu_limit_cores": 0.5})
+        assert cores_of(cluster) == ["500m"] * 3 and target.present()["cpu_limit_cores"] == 0.5
+        cluster.edit("pods", cluster.pods()[2]["metadata"]["name"], node)
+        target.apply({"target_cpu_limit_cores": 0.5})
+        assert target.present()["cpu_limit_cores"] == 0.5
+
+
+def test_a_pod_that_was_there_before_and_is_raised_by_hand_counts() -> None:
+    cluster = new_cluster(2, LARGE)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 0.5})
+        def raise_it(pod: dict) -> None:
+            for resources in (pod["spec"]["containers"][0], pod["status"]["containerStatuses"][0]):
+                resources["resources"]["limits"]["cpu"] = "4"
+        cluster.edit("pods", cluster.pods()[0]["metadata"]["name"], raise_it)
+        assert target.present()["cpu_limit_cores"] == 4.0
+
+
+def test_pods_that_are_all_new_have_the_limits_of_the_template() -> None:
+    cluster = new_cluster(2, LARGE)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 0.5})
+        for pod in cluster.pods():
+            del cluster.objects["pods", pod["metadata"]["name"]]
+        cluster.scale_to(2)
+        assert target.present()["cpu_limit_cores"] == 4.0
 
 
 def test_what_is_so_already_is_not_written_again() -> None:
@@ -207,13 +275,25 @@ def test_a_raise_that_its_node_has_not_carried_out_yet_is_not_undone(target: flo
         assert cluster.resources()["limits"]["cpu"] == "900m"
 
 
-def test_what_is_to_stay_as_it_is_is_not_rounded_down() -> None:
-    cluster = new_cluster(2, {"limits": {"cpu": "1", "memory": "300M"}, "requests": {"cpu": "1", "memory": "300M"}})
+@pytest.mark.parametrize("memory", ["300M", "500M"])
+@pytest.mark.parametrize("share", [1.0, 1.0 - 1e-7, 1.0 + 1e-7])
+def test_what_is_to_stay_as_it_is_is_not_rounded(memory: str, share: float) -> None:
+    """Down from 286.1 or up from 476.8 MiB; a network's float32 between the present value and the target."""
+    cluster = new_cluster(2, {"limits": {"cpu": "1", "memory": memory}, "requests": {"cpu": "1", "memory": memory}})
     with acting(cluster) as target:
         before, present = cluster.resources(), target.present()
-        target.apply({"target_replicas": 2.0, "target_cpu_limit_cores": present["cpu_limit_cores"],
-                      "target_memory_limit_mib": present["memory_limit_mib"]})
+        kept = {"target_replicas": 2.0, "target_cpu_limit_cores": present["cpu_limit_cores"],
+                "target_memory_limit_mib": share * present["memory_limit_mib"]}
+        applied = target.apply(kept)
+        assert cluster.resources() == before and not cluster.writes()
+        assert applied.values["target_memory_limit_mib"] == present["memory_limit_mib"]
+        def shrink(pod: dict) -> None:
+            for resources in (pod["spec"]["containers"][0], pod["status"]["containerStatuses"][0]):
+                resources["resources"] = {key: {"cpu": "1", "memory": "64Mi"} for key in ("limits", "requests")}
+        cluster.edit("pods", cluster.pods()[1]["metadata"]["name"], shrink)
+        target.apply(kept)
         assert cluster.resources() == before
+        assert cluster.resources(1)["limits"]["memory"] == str(1000**2 * int(memory.removesuffix("M")))
 
 
 @pytest.mark.parametrize("what", ["replicas", "limits"])

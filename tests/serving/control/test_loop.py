@@ -215,11 +215,12 @@ def test_a_source_that_lies_is_not_believed(tmp_path, value):
     assert "cpu_utilization is" in record.reason
 
 
-def test_a_share_of_what_was_set_follows_from_amounts_and_is_as_old_as_they_are(tmp_path):
-    """Of the limits that stood in the interval that is measured, not of those that stand now."""
+@pytest.mark.parametrize(("age_s", "late"), [(15.0, True), (5.0, False)])
+def test_a_share_of_what_was_set_follows_from_amounts_and_is_as_old_as_they_are(tmp_path, age_s, late):
+    """Of the limits that stood in the interval that is measured: the last one, or by its age the one before."""
     shares = {"cpu_utilization": Share("cpu_used_cores", ("ready_replicas", "cpu_limit_cores")),
               "memory_utilization": Share("memory_used_mib", ("memory_limit_mib",))}
-    world = World(lost=tuple(shares))
+    world = World(lost=tuple(shares), age_s=age_s, environment=autoscaling(late_metrics=late))
     doubling = {"target_cpu_limit_cores": "cpu_limit_cores", "target_memory_limit_mib": "memory_limit_mib",
                 "target_replicas": "replicas"}
     loop = loop_of(world, tmp_path, Said(lambda row: {name: row[of] * (2.0 if row["raised_s_ago"] % 2 else 1.5)
@@ -234,6 +235,7 @@ def test_a_share_of_what_was_set_follows_from_amounts_and_is_as_old_as_they_are(
     for pairs in told[1:]:
         for found, true in pairs:
             assert found == pytest.approx(true, rel=1e-4)
+    assert len({true for pairs in told for _, true in pairs}) > 6, "limits changed in every step"
     world.age_s = 1000.0
     assert any("cpu_utilization" in one for one in loop.step().troubles), "as old as the CPU that is used"
     world.age_s, world.lost = 5.0, (*shares, "cpu_used_cores")
@@ -573,6 +575,26 @@ def test_what_was_deployed_is_what_was_there_first_also_after_gaps_and_restarts(
         world._pass(torch.tensor([[1.2 * first, 512.0, 3.0]]))
 
 
+@pytest.mark.parametrize("cores", [0.125, 16.0])
+def test_after_a_restart_shares_are_of_what_stands_and_not_of_what_was_deployed_first(tmp_path, cores):
+    """The rule is told both at a start; what it sets with another past has to be what it sets with none."""
+    world = measured(World())
+    fallback = make("vertical-cpu", {"cpu_down_window_s": 0.0})
+    made = lambda name: loop_of(world, tmp_path / name, None, models=OneModel(None, "no champion"),  # noqa: E731
+                                fallback=fallback)
+    stood = torch.stack([world.state.limit, world.state.memory, world.state.replicas], dim=1)
+    world._pass(torch.tensor([[cores, 8192.0, 1.0]]))
+    assert made("old").step().actor == "fallback"
+    for _ in range(3):  # until what stands has been measured for a while
+        world._pass(stood)
+    before = world.state
+    targets = []
+    for name in ("old", "new"):
+        world.state, world.holder = before, ""
+        targets.append(made(name).step().targets["target_cpu_limit_cores"])
+    assert targets[0] == pytest.approx(targets[1])
+
+
 @pytest.mark.parametrize("part", ["stops", "observer", "models"])
 def test_a_part_that_raises_ends_the_step_and_not_the_controller(tmp_path, part, monkeypatch):
     world, stops = World(), [lambda: ""]
@@ -662,6 +684,52 @@ def test_what_someone_set_below_the_range_is_not_taken_for_its_end(tmp_path, sig
     assert record.seen[signal] == value
     if actor == "fallback":
         assert record.targets["target_cpu_limit_cores"] <= 2 * value
+
+
+def _unlimited(world):
+    """The same in a group without a limit of memory, on a host with 64 GiB."""
+    world.state = world.state._replace(memory=torch.full_like(world.state.memory, 65536.0))
+    honest = world.present
+    world.present = lambda: {**honest(), "memory_limit_mib": float(world.state.memory)}
+    return measured(world)
+
+
+def test_what_someone_set_above_the_range_comes_down_and_then_the_policy_acts(tmp_path):
+    world = _unlimited(World())
+    loop = loop_of(world, tmp_path, Said(keep))
+    records = [loop.step() for _ in range(8)]
+    assert (records[0].actor, records[0].seen["memory_limit_mib"]) == ("fallback", 65536.0)
+    assert records[0].reason == "memory_limit_mib is 65536 MiB, outside of 32 to 32768"
+    assert records[0].targets["target_memory_limit_mib"] < 65536.0
+    assert not any(change.reason in ("blind", "missed") for record in records for change in record.changes)
+    assert records[-1].actor == "policy"
+
+
+def test_what_is_above_the_range_stays_while_measurements_are_missing(tmp_path):
+    world = _unlimited(World(lost=("p99_ms",)))
+    record = loop_of(world, tmp_path, Said(keep)).step()
+    assert record.targets["target_memory_limit_mib"] == 65536.0
+    assert "blind" in [change.reason for change in record.changes]
+
+
+def test_what_is_held_above_the_range_keeps_no_policy_out(tmp_path):
+    world, told = _unlimited(World()), []
+    held = Shield([Limit(one.name, one.current, SAFE[one.name], one.whole, held=one.current == "memory_limit_mib")
+                   for one in CONTROLS])
+    record = loop_of(world, tmp_path, Said(lambda row: told.append(row) or keep(row)), shield=held).step()
+    assert (record.actor, record.reason, record.troubles) == ("policy", "", ())
+    assert told[0]["memory_limit_mib"] == 32768.0, "the end of what it may see"
+    assert record.targets["target_memory_limit_mib"] == record.seen["memory_limit_mib"] == 65536.0
+    assert "memory_limit_mib" in record.outside
+
+
+def test_more_replicas_than_can_be_observed_are_no_blindness_though_all_of_them_serve(tmp_path):
+    world = measured(World())
+    honest = world.present
+    world.present = lambda: {**honest(), "replicas": 100.0, "ready_replicas": 100.0}
+    record = loop_of(world, tmp_path, Said(keep)).step()
+    assert record.troubles == ("replicas is 100 count, outside of 1 to 64",)
+    assert record.targets["target_replicas"] < 100.0
 
 
 def test_a_step_after_some_that_failed_is_as_long_as_it_was(tmp_path):

@@ -250,6 +250,17 @@ def test_a_start_that_is_refused_leaves_limits_while_acting_is_stopped(configura
     assert killed.limit("cpu") == "50000 100000"
 
 
+def test_a_start_that_is_refused_leaves_limits_while_the_ledger_says_stopped(configuration, tmp_path, killed):
+    """Stopped after the controller was killed: no file in its folder knows of it."""
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+    _stop(configuration)
+    _retire(configuration)
+    for task in ("autoscaling", None):
+        with pytest.raises(AssayError, match=r"limits stay as they are set \(kill switch: stopped in the ledger"):
+            _started(replace(request, task=task), configuration)
+    assert killed.limit("cpu") == "50000 100000"
+
+
 def test_after_a_refusal_the_fallback_of_the_last_good_champion_acts_across_restarts(configuration, tmp_path, killed):
     request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05)
     _started(request, configuration)  # keeps it

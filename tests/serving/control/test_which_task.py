@@ -1,6 +1,7 @@
 """A controller finds its task: by its bundle, by the ledger, by what was kept while the ledger is away."""
 
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +60,15 @@ def test_of_two_champions_and_of_none_nobody_can_say_which(configuration: Config
         with_task(REQUEST, configuration)
     with pytest.raises(InputError, match=r"'redis' may be of none that can be known"):
         with_task(replace(REQUEST, workload="redis"), configuration)
+
+
+def test_a_ledger_that_hangs_is_one_that_is_away(configuration: Configuration, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(configuration, configuration.home / "controllers" / "autoscaling" / "nginx")
+    monkeypatch.setattr("serving.control.start.WITHIN_S", 0.2)
+    monkeypatch.setattr(Ledger, "chain", lambda *_, **__: time.sleep(5.0))
+    began = time.monotonic()
+    assert with_task(REQUEST, configuration).task == "autoscaling"
+    assert time.monotonic() - began < 4.0
 
 
 def test_while_the_ledger_is_away_what_a_controller_kept_says_it(configuration: Configuration, tmp_path: Path) -> None:

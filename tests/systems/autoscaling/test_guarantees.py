@@ -100,7 +100,7 @@ def test_an_anchor_at_half_utilisation_is_proved_of_its_file(guaranteed: dict[st
 def test_what_ships_is_proved_again_from_its_file_alone(guaranteed: dict[str, Any], model: bytes) -> None:
     (found,), sent = guaranteed["found"], guaranteed["shipped"]
     check = load_acting(ENVIRONMENT.acting).check_guarantee
-    checked = check(sent.content, model, written_out(), {"slo_ms": 15.0}, 60.0)
+    checked = check(sent.content, model, written_out(), {"slo_ms": 15.0}, {}, 60.0)
     assert checked.accepted and checked.leaves == found["leaves"] and checked.statement == sent.statement
     assert checked.statement.startswith("Of requests that take 0.95633 ms of CPU") and \
         found["statement"] in checked.statement and ASSUMED in checked.statement
@@ -158,6 +158,13 @@ def test_an_order_under_a_condition_is_none(model: bytes) -> None:
 def test_limits_that_cannot_carry_the_load_leave_nothing_to_prove(model: bytes) -> None:
     small = LIMITS | {"target_replicas": (1.0, 2.0)}
     assert guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, small) == ([], None)
+
+
+@pytest.mark.parametrize("least", [(2.0, 3.0), (5.51, 1.0), (1.8333333333333335, 3.0)])
+def test_limits_that_carry_the_load_at_their_least_leave_nothing_to_prove(model: bytes, least: tuple[float, float],
+                                                                          ) -> None:
+    ample = {"target_cpu_limit_cores": (least[0], 8.0), "target_replicas": (least[1], 20.0)}
+    assert guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, ample) == ([], None)
 
 
 def test_upper_limits_are_those_of_the_network(model: bytes) -> None:

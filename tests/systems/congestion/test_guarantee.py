@@ -14,8 +14,12 @@ from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.control.policy.policy_chain import Box, chain
 from models.control.policy.policy_model import chain_onnx
+from models.export.bundle import PROOF_FILE
 from models.tasks.control.demands import demanded
+from models.tasks.control.evidence import _closed_loop
 from models.tasks.control.policies import policy_shape
+from models.tasks.control.sections import loop_claims
+from models.tasks.control.workload import specification_of
 from models.tasks.task import load_task
 from models.verification.decide import decide
 from models.verification.proof_file import check_proof
@@ -79,6 +83,32 @@ def test_without_one_of_the_properties_nothing_follows() -> None:
         less = found_of(needed[:place] + needed[place + 1:])
         assert less["shipped"] is None and less["found"][0]["status"] == "UNKNOWN", one
         assert less["found"][0]["reason"].startswith("Too little is proved of a step")
+
+
+@pytest.mark.parametrize(("demands", "reason"), [
+    ({"box": {"rate_pps": [500, 4000]}}, "shown of rate_pps, 4 to 4000, got 500 to 4000"),
+    ({"box": {"acked_share": [0.5, 2]}}, "shown of acked_share, 0.015625 to 64, got 0.5 to 2"),
+    ({"inputs": {"rate_pps": {"values": [4, 4000]}}}, "shown of rate_pps, 4 to 4000, got single values"),
+    ({"box": {"most_queueing_s": [0.2, 8]}}, "shown of most_queueing_s, 0.1 to 0.1, got 0.2 to 8")])
+def test_a_box_that_is_narrower_than_what_is_observed_gives_none_and_says_of_which_input(
+        tmp_path: Path, demands: dict[str, Any], reason: str) -> None:
+    """The file takes a slower rate for 500 packets a second: that it falls then is said of 500, not of that rate."""
+    (tmp_path / PROOF_FILE).touch()
+
+    def loop(changed: dict[str, Any]) -> dict[str, Any]:
+        written = yaml.safe_load((Path(__file__).parents[3] / "systems/congestion/congestion.yaml").read_text())
+        written["specification"] |= changed
+        (tmp_path / "task.yaml").write_text(yaml.safe_dump(written))
+        task, environment = load_task(tmp_path / "task.yaml"), environment_of("congestion")
+        return dict(_closed_loop(task, "uplink", environment, b"", specification_of(task, "uplink", environment),
+                                 tmp_path))
+
+    assert loop({})["found"][0]["status"] == loop({"box": {"most_queueing_s": [0.1, 0.1]}})["found"][0]["status"] == \
+        "PROVED"
+    found = loop(demands)
+    assert set(found) == {"reason"} and reason in found["reason"]
+    (claim,) = loop_claims({"closed_loop": found})
+    assert claim.status == "not tried" and reason in claim.text
 
 
 def altered(place: int, **changes: Any) -> list[Any]:

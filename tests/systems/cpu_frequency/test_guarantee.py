@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ WRITTEN = yaml.safe_load((Path(__file__).parents[3] / "systems/cpu_frequency/cpu
     "specification"]["properties"]
 PROPERTIES = demanded(WRITTEN, {"target_frequency_ghz.low": 1.2, "target_frequency_ghz.high": 3.3})
 BOUNDS = [(1.0, 2.0005), (2.0, 2.6505), (math.inf, 3.0)]
+LEVELS = {"target_frequency_ghz": next(one.levels for one in PROCESSORS if one.name == "E5-2683 v3")}
 every = pytest.mark.parametrize("of", PROCESSORS, ids=lambda of: of.name)
 
 
@@ -107,7 +109,7 @@ def test_without_bounds_nothing_is_guaranteed_of_a_hot_package() -> None:
     least = json.loads(found_of(unbounded)["shipped"].content)["resistance"]
     assert least < 0.75 * json.loads(found_of()["shipped"].content)["resistance"], "a sink for the highest clock"
     content = found_of()["shipped"].content
-    assert "do not" in check(content, unbounded).reason
+    assert "do not" in check(content, unbounded, LEVELS).reason
 
 
 def test_a_cap_of_power_is_kept_by_a_clock_that_is_bounded_and_by_no_other() -> None:
@@ -127,20 +129,56 @@ def test_a_cap_of_power_is_kept_by_a_clock_that_is_bounded_and_by_no_other() -> 
         most, now = max(most, watts), after(of, 35.0, resistance, now, ghz)
     assert 0.97 * one["bound"] < most <= one["bound"] < 150.0
     lower = {**json.loads(found["shipped"].content), "cap_w": 0.99 * one["bound"]}
-    assert "within its cap" in check(json.dumps(lower).encode(), bounded).reason
-    assert "within its cap" in check(found["shipped"].content, PROPERTIES).reason
+    assert "within its cap" in check(json.dumps(lower).encode(), bounded, LEVELS).reason
+    assert "within its cap" in check(found["shipped"].content, PROPERTIES, LEVELS).reason
 
 
 @pytest.mark.parametrize(("change", "reason"), [
     ({"cap_w": 100.0}, "within its cap of 100 W"), ({"cap_w": 401.0}, "at most 400 W"),
     ({"cap_w": None}, "at most 400 W"),
+    ({"resistance": 3.1, "cap_w": 400.0}, "at most 3 K/W"), ({"resistance": 1e16}, "at most 3 K/W"),
     ({"resistance": 0.5}, "bounds that do not"), ({"air_c": 45.0}, "bounds that do not"),
     ({"resistance": -1.0}, "above 0"), ({"air_c": None}, "-50 to 45"), ({"air_c": True}, "-50 to 45"),
     ({"resistance": "0.1"}, "above 0"), ({"processor": "Z80"}, "a known one"), ({"levels": [1.2]}, "must be assay-cpu"),
     ({"format": "x"}, "must be assay-cpu")])
 def test_a_changed_guarantee_is_refused(change: dict[str, Any], reason: str) -> None:
     content = found_of()["shipped"].content
-    assert check(content, PROPERTIES).accepted
-    found = check(json.dumps({**json.loads(content), **change}).encode(), PROPERTIES)
+    assert check(content, PROPERTIES, LEVELS).accepted
+    found = check(json.dumps({**json.loads(content), **change}).encode(), PROPERTIES, LEVELS)
     assert not found.accepted and reason in found.reason
-    assert not check(b"PK", PROPERTIES).accepted
+    assert not check(b"PK", PROPERTIES, LEVELS).accepted
+
+
+def test_a_resistance_that_hides_a_second_proves_nothing() -> None:
+    """With 1e16 K/W a second changes no digit of a temperature, and with infinitely many it is no number."""
+    for resistance in (1e16, 1e300, math.inf):
+        content = json.dumps({"format": "assay-cpu-heat/2", "processor": "E5-2683 v3", "air_c": 45.0,
+                              "resistance": resistance, "cap_w": 400.0}).encode()
+        found = check(content, [], LEVELS)
+        assert not found.accepted and "resistance above 0, at most 3 K/W" in found.reason
+    (of,) = (one for one in PROCESSORS if one.name == "E5-2683 v3")
+    assert worst(of, 45.0, math.nan, [(math.inf, 3.0)]) is None
+
+
+@every
+def test_another_processors_guarantee_is_refused(of: Processor) -> None:
+    content = found_of(processor=of.name)["shipped"].content
+    low, high = of.levels[1], of.levels[-2]
+    for levels in (of.levels, of.levels[1:-1], (low, *(one for one in of.levels if low < one < high), high)):
+        assert check(content, PROPERTIES, {"target_frequency_ghz": levels}).accepted
+    others = [one.levels for one in PROCESSORS if not {*one.levels} <= {*of.levels}]
+    for levels in (*others, (of.levels[0], of.levels[-1]), (*of.levels, 9.0), ()):
+        found = check(content, PROPERTIES, {"target_frequency_ghz": levels})
+        assert not found.accepted and f"levels that may be set must be those of the {of.name}" in found.reason
+    assert "got none GHz" in check(content, PROPERTIES, {}).reason
+
+
+def test_it_never_says_more_power_than_the_cap_that_is_kept() -> None:
+    bounded = demanded(WRITTEN, {"target_frequency_ghz.low": 1.2, "target_frequency_ghz.high": 2.4})
+    watts = found_of(bounded)["found"][0]["bound"]
+    caps = (watts, watts + 1e-9, watts + 1e-3, math.ceil(10 * watts) / 10, math.ceil(watts), math.ceil(watts) + 0.5)
+    for cap in caps:
+        said = found_of(bounded, power_cap_w=cap)["shipped"].statement
+        found = re.search(r"takes at most (\S+) W in any second, which is within its cap of (\S+) W;", said)
+        assert found and watts <= float(found[1]) <= float(found[2]) == cap
+    assert f"takes at most {math.ceil(watts)} W in any second;" in found_of(bounded)["shipped"].statement

@@ -2,18 +2,27 @@
 
 import json
 import math
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from feature_store.errors import InputError, SourceError
+from models.control.contract.acting import code_sha256
 from serving.actuators.actuator import ActuatorError
+from serving.contract import Contract
 from serving.control.controller_file import read_controller_file
 from serving.control.file_part import FilePart
-from serving.control.parts import Reader
-from systems.cpu_frequency import sysfs
+from serving.control.loop import ControlLoop
+from serving.control.parts import Parts, Reader, Settings
+from serving.control.shield import Limit, Shield
+from serving.fallback_spec import SafeRange
+from systems.cpu_frequency import acting, sysfs
+from systems.cpu_frequency.interface import CONTROLS, SIGNALS
 from systems.cpu_frequency.sysfs import ACTUATOR, Clock
+from tests.serving.control.world import OneModel, Said
 from tests.systems.cpu_frequency.kernel_files import STATUS, kernel_files
 
 TARGET = "target_frequency_ghz"
@@ -118,6 +127,66 @@ def test_giving_back_without_lowering_keeps_a_higher_clock_for_later(part: dict[
     one.restore()
     assert held(tmp_path) == ["1600000"] * 2
     one.release("one")
+
+
+TABLE_KHZ = tuple(range(1_200_000, 3_000_001, 300_000))
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes the next lower clock of its table for what is set."""
+    plain = sysfs._write
+    monkeypatch.setattr(sysfs, "_write", lambda path, text: plain(
+        path, str(max(khz for khz in TABLE_KHZ if khz <= int(text)))))
+
+
+@pytest.mark.usefixtures("rounds")
+def test_a_clock_that_the_kernel_rounds_is_ours(part: dict[str, object], tmp_path: Path) -> None:
+    killed = made(part)
+    killed.acquire("killed")
+    for ghz, stands in ((2.0, 1.8), (2.2, 2.1), (2.2, 2.1), (1.9, 1.8)):
+        killed.present()
+        done = killed.apply({TARGET: ghz})
+        assert done.values == {TARGET: pytest.approx(stands)} and done.notes == ()
+    killed.release("killed")
+    made(part).restore()
+    assert held(tmp_path) == ["3000000"] * 2 and not list((tmp_path / "state").glob("*.json"))
+
+
+@pytest.mark.usefixtures("rounds")
+def test_a_rounded_clock_is_remembered_where_the_next_policy_fails(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounding = sysfs._write
+
+    def fails(path: Path, text: str) -> None:
+        if path.parent.name == "policy1":
+            raise ActuatorError("forbidden", f"{path} must be a file that can be set")
+        rounding(path, text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sysfs, "_write", fails)
+        with pytest.raises(ActuatorError, match="must be a file that can be set"):
+            clock.apply({TARGET: 2.0})
+    assert held(tmp_path) == ["1800000", "3000000"]
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+@pytest.mark.usefixtures("rounds")
+def test_a_rounded_clock_that_cannot_be_remembered_is_said(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = sysfs.write_found
+
+    def once(path: Path, found: object) -> None:
+        monkeypatch.setattr(sysfs, "write_found", full)
+        write(path, found)  # type: ignore[arg-type]
+
+    def full(path: Path, found: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sysfs, "write_found", once)
+    done = clock.apply({TARGET: 2.0})
+    assert done.values == {TARGET: 1.8} and "taken for somebody else's" in done.notes[0]
 
 
 def test_without_the_lease_nothing_is_set_or_given_back(part: dict[str, object], clock: Clock, tmp_path: Path) -> None:
@@ -295,3 +364,59 @@ def test_no_power_limit_is_one_clear_line(clock: Clock, tmp_path: Path) -> None:
     (tmp_path / "rapl" / "constraint_0_power_limit_uw").write_text("0\n")
     with pytest.raises(SourceError, match="a power limit of 0 W"):
         clock.read()
+
+
+def governed(one: Clock, folder: Path) -> ControlLoop:
+    """A controller of the clock; the policy asks for 2 GHz, and the fallback is `leading-loads`."""
+    digest = {"sha256": "0" * 64}
+    (control,), module = CONTROLS, acting.__name__
+    contract = Contract.from_json({
+        "format": "assay-bundle/2", "task": "cpu_frequency", "workload": "shop",
+        "inputs": [{"name": signal.name, "unit": signal.unit, "description": "", "minimum": signal.low,
+                    "maximum": signal.high, "physical_minimum": signal.low, "physical_maximum": signal.high}
+                   for signal in SIGNALS],
+        "outputs": [{"name": control.name, "unit": control.unit, "kind": "target", "minimum": control.low,
+                     "maximum": control.high, "physical_minimum": control.low, "physical_maximum": control.high}],
+        "specification": {"file": "specification.yaml", "statement": "nothing", **digest},
+        "model": {"file": "model.onnx", "opset": 17, "input": "x", "output": "y", **digest},
+        "code_version": "c", "data_version": "d", "seed": 0,
+        "driving": {"acting": {"module": module, "sha256": code_sha256(module)}, "step_s": 1.0,
+                    "current": {control.name: control.current}, "whole": [], "settings": {"most_latency_ms": 40.0},
+                    "levels": {control.name: list(control.levels)}, "seen": {"margin": 1.0, "ranges": []}}})
+    safe = SafeRange(control.low, control.high, control.most_down, control.most_up)
+    shield = Shield([Limit(control.name, control.current, safe, levels=control.levels)])
+    parts = Parts(one, OneModel(Said({control.name: 2.0})), one, shield,
+                  acting.RULES["leading-loads"].make({}), acting.OBSERVER(), lambda: "", "me")
+    return ControlLoop(contract, parts, Settings(hand_back_after=1), folder)
+
+
+def aged(status: Path, seconds: float) -> None:
+    os.utime(status, (time.time() - seconds,) * 2)
+
+
+def test_where_who_writes_the_status_has_died_the_fallback_acts(part: dict[str, object], tmp_path: Path) -> None:
+    """At the last status before it died it was idle; nobody may go on by that, and heat is seen nevertheless."""
+    status, energy = tmp_path / "status.json", tmp_path / "rapl" / "energy_uj"
+    loop = governed(made({**part, "within_s": 3.0}), tmp_path / "loop")
+
+    def step(age_s: float) -> tuple[str, str]:
+        aged(status, age_s)
+        energy.write_text(f"{int(energy.read_text()) + 1000}\n")
+        record = loop.step()
+        assert record.seen["room_c"] == pytest.approx(23.5)
+        assert math.isnan(record.seen["usage"]) == bool(record.reason)
+        assert record.done == {TARGET: 2.0} and not record.failure, "it stays"
+        return record.actor, record.reason
+
+    loop.step()  # power is not known yet
+    assert step(1.0) == ("policy", "")
+    for age_s, said in ((86400.0, "usage is 86400 s old, more than 3 s"), (4.0, "usage is 4 s old, more than 3 s"),
+                        (-600.0, "usage is from 600 s in the future")):
+        actor, reason = step(age_s)
+        assert actor == "fallback" and said in reason
+        assert step(0.5) == ("policy", "")
+    loop.close(give_back=True)
+
+
+def test_a_status_is_of_some_seconds_where_nobody_says_more(clock: Clock) -> None:
+    assert dict(clock.read().fresh_s) == dict.fromkeys(STATUS, 5.0)

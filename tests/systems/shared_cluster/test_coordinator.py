@@ -83,6 +83,8 @@ def test_a_function_that_says_nothing_keeps_its_place(place: Place, said: str) -
 def test_an_old_status_is_none(place: Place) -> None:
     os.utime(place.folder / "status" / "hash.json", (time.time() - 60.0,) * 2)
     assert "latency_ms" not in place.seen("hash") and "latency_ms" in place.seen("resize")
+    os.utime(place.folder / "status" / "hash.json", (time.time() + 60.0,) * 2)  # the clock was set back, its front died
+    assert "latency_ms" not in place.seen("hash")
 
 
 def test_a_look_is_acted_on_once_and_not_after_the_next(place: Place) -> None:
@@ -119,6 +121,10 @@ def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
     time.sleep(0.1)
     with pytest.raises(SourceError, match="is the coordinator running"):
         late.read()
+    ahead = json.loads(place.look.read_text())
+    place.look.write_text(json.dumps({**ahead, "look": str(time.time_ns() + 600 * 10**9)}))
+    with pytest.raises(SourceError, match="got -600 s: is the coordinator running, and this host's clock right"):
+        place.limit("resize").read()
     with pytest.raises(SourceError, match="a look at graph"):
         place.limit("graph").read()
     for content in ("", "[]", "{}", '{"look": "x", "functions": {}}'):

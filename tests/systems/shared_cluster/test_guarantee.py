@@ -67,7 +67,8 @@ def test_only_a_bound_that_holds_in_every_state_counts() -> None:
 def test_a_cluster_of_hardly_more_than_the_least_limits_is_refused_and_not_waited_for() -> None:
     cores = 1e6 * LEAST_CORES * (1.0 + 1e-12)
     content = json.dumps({"format": LIMITS.form, "functions": 1_000_000, "cores": cores}).encode()
-    assert "more than 0.0625 cores" in check(content, [{"order": ORDER}]).reason
+    assert "clearly more than 0.0625 cores" in check(content, [{"order": ORDER}]).reason
+    assert "clearly more than 0.0625 cores" in check(content, [{"order": {**ORDER, "margin": -MARGIN}}]).reason
 
 
 @pytest.mark.parametrize(("change", "reason"), [

@@ -43,6 +43,15 @@ def test_every_file_of_its_package_that_it_reaches_counts(package: Path, file: s
     assert (code_sha256("own.acting") != before) is counts
 
 
+@pytest.mark.parametrize("file", ["rules.py", "late.py", "deep/far.py", "deep/near.py"])
+def test_a_file_that_is_imported_relative_to_its_package_counts_too(package: Path, file: str) -> None:
+    (package / "acting.py").write_text("from . import late\nfrom .rules import RULES\nfrom ....none import nothing\n")
+    (package / "late.py").write_text("from .deep import far\n")
+    (package / "deep" / "__init__.py").write_text("from .near import one\n")
+    (package / "deep" / "near.py").write_text("one = 1\n")
+    test_every_file_of_its_package_that_it_reaches_counts(package, file, True)
+
+
 def test_a_module_that_moved_is_other_code(package: Path) -> None:
     before = code_sha256("own.acting")
     (package / "deep" / "rules.py").write_text(RULES)

@@ -1,5 +1,6 @@
 """Gradients through an environment: they learn, keep a constraint, go on after a kill, and stop where they diverge."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -89,6 +90,17 @@ def test_a_training_that_was_killed_goes_on_to_the_same_result(tmp_path, rounds)
     assert same(result, whole)
     assert torch.equal(result.scores.cost, whole.scores.cost)
     assert not checkpoint.exists()
+
+
+def test_a_training_goes_on_where_another_run_takes_the_folder_away(tmp_path):
+    checkpoint, seen = tmp_path / "own" / "checkpoint.npz", []
+
+    def taken_away(event):
+        seen.append(checkpoint.exists())
+        shutil.rmtree(checkpoint.parent, ignore_errors=True)
+
+    assert same(training(checkpoint=checkpoint, on_progress=taken_away).run(), training().run())
+    assert seen == [False] + [True] * (FAST.rounds - 1), "each round makes it again"
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):

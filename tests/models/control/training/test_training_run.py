@@ -1,8 +1,11 @@
 """What a run of any method measures, and what it makes of it: never of the policy as it explored."""
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -71,3 +74,21 @@ def test_the_best_weights_are_the_best_measured_and_every_measurement_is_of_the_
     assert (found.policy.weights[0] == 2.0).all()  # of the second round
     assert asked == [(True, "train", 17, VALIDATION_SEED + SEED)] * 3
     assert [(row.cost, row.explored_cost) for row in found.history] == [(3.0, 1.0), (1.0, 3.0), (2.0, 0.5)]
+
+
+def test_a_checkpoint_is_written_again_after_another_run_has_taken_the_folder_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run of the same work that ends does so, before a checkpoint or while it is written."""
+    path, state, written = tmp_path / "own" / "policy.npz", {"a": torch.ones(2)}, np.savez
+
+    def taken_away(*arguments: Any, **arrays: Any) -> None:
+        written(*arguments, **arrays)
+        shutil.rmtree(path.parent)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", taken_away)
+        training_run.write_checkpoint(path, state, {"digest": {}})
+    assert not path.exists()
+    training_run.write_checkpoint(path, state, {"digest": {}})
+    assert training_run.read_checkpoint(path, {})[0]["a"].tolist() == [1.0, 1.0]

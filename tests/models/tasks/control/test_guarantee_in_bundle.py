@@ -35,7 +35,7 @@ def test_the_guarantee_of_a_policy_is_signed_and_proved_again_with_its_bundle(
     monkeypatch.setattr(guarantees, "CHANGES", (0.0,))
     task = load_task("autoscaling")
     assert isinstance(task, ControlTask)
-    limits = {"target_cpu_limit_cores": (0.125, 2.0), "target_replicas": (1.0, 32.0)}
+    limits = {name: (low, high) for name, (low, high) in task.workload("nginx").limits.items()}
     environment = Autoscaling()
     environment = environment.with_controls(tuple(
         replace(one, low=limits[one.name][0], high=limits[one.name][1]) if one.name in limits else one

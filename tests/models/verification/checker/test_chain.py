@@ -249,6 +249,28 @@ def test_a_divisor_that_float32_may_flush_is_refused_though_float64_holds_its_in
         read_chain(model.SerializeToString())
 
 
+@pytest.mark.parametrize("written", [{"value_float": 0.5}, {"value_floats": [0.5, -2.0, 3.0]},
+                                   {"value": numpy_helper.from_array(np.array([4.0], np.float32))}],
+                         ids=lambda written: next(iter(written)))
+def test_a_constant_is_read_by_the_name_of_its_attribute(written: dict[str, Any]) -> None:
+    nodes = [helper.make_node("Constant", [], ["c"], **written),
+             helper.make_node("Constant", [], ["s"], value_ints=[1, 3]),
+             helper.make_node("Add", ["x", "c"], ["y"]), helper.make_node("Reshape", ["y", "s"], ["z"])]
+    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3])] for name in ("x", "z")]
+    model = helper.make_model(helper.make_graph(nodes, "chain", *sides), opset_imports=[helper.make_opsetid("", 17)],
+                              ir_version=8)
+    x = np.array([[1.0, 2.0, 3.0]], np.float32)
+    (runtime,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_array_equal(value(read_chain(model.SerializeToString()), x), runtime)
+
+
+def test_a_constant_that_holds_no_numbers_is_refused() -> None:
+    nodes = [helper.make_node("Constant", [], ["c"], "text", value_string="a"),
+             helper.make_node("Add", ["x", "c"], ["y"])]
+    with pytest.raises(Rejected, match=r"hold numbers as one dense tensor, got value_string \(node 'text'\)"):
+        read_chain(model_of(nodes, {}, [1, 3]).SerializeToString())
+
+
 def test_more_than_one_row_is_refused() -> None:
     model = model_of([helper.make_node("MatMul", ["x", "c"], ["y"])], {"c": np.ones((3, 2))}, [2, 3])
     with pytest.raises(Rejected, match="one example must be one row"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.actuators.actuator import ActuatorError
-from serving.actuators.deployment.limits import amount, limit_quantity, request_quantity, same
+from serving.actuators.deployment.limits import amount, exact_quantity, limit_quantity, request_quantity, same
 from tests.serving.actuators.kubernetes_server import number
 
 BYTES = {"cpu": 1, "memory": 2**20}
@@ -35,6 +35,14 @@ def test_a_limit_is_the_nearest_step_and_reads_back_as_itself(resource: str, val
     step = {"cpu": 0.001, "memory": 1.0}[resource]
     assert read is not None and read >= step * 0.999 and abs(read - max(value, step)) <= step / 2 * 1.001
     assert limit_quantity(read, resource) == quantity and same(read, amount(quantity, resource))
+
+
+@given(st.sampled_from([("cpu", "m"), ("memory", "Mi"), ("memory", "M"), ("memory", "Ki"), ("memory", "")]),
+       st.integers(1, 10**6))
+def test_what_kubernetes_can_hold_is_written_exactly(unit: tuple[str, str], count: int) -> None:
+    resource, suffix = unit
+    value = amount(f"{count}{suffix}", resource)
+    assert value is not None and same(amount(exact_quantity(value, resource), resource), value)
 
 
 @given(st.sampled_from(["cpu", "memory"]), st.integers(2, 10**5), st.data())

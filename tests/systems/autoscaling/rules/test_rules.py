@@ -193,6 +193,23 @@ def test_metrics_that_are_late_are_set_against_the_limits_of_their_time():
     assert used == pytest.approx(0.9 * 1.0 / 0.5)
 
 
+DEPLOYED = ({"cpu_limit_cores": 4.0, "memory_limit_mib": 4096.0, "replicas": 16.0},
+            {"cpu_limit_cores": 0.25, "memory_limit_mib": 128.0, "replicas": 1.0})
+
+
+@pytest.mark.parametrize("deployed", DEPLOYED, ids=["more", "less"])
+@pytest.mark.parametrize("lost", [(), ("ready_replicas",)], ids=["all is seen", "not who serves"])
+def test_shares_are_of_what_stands_and_not_of_what_a_controller_says_was_deployed_first(deployed, lost):
+    """As the loop does it at each start; then somebody doubles the limits, and shares are of those before."""
+    seen = [{name: value for name, value in steady(cpu_utilization=0.9, **changes).items() if name not in lost}
+            for changes in ({}, {"cpu_limit_cores": 2.0}, {"cpu_limit_cores": 2.0})]
+    first = {name: np.array([deployed.get(name, np.nan)]) for name in seen[0]}
+    for looks in (seen[:1], seen[:2], seen):
+        for observations in (looks, [first, *looks]):
+            found = after("vertical-cpu", observations, cpu_cpu_target=0.5, cpu_down_window_s=0.0)
+            assert found["target_cpu_limit_cores"] == pytest.approx({1: 1.8, 2: 1.8, 3: 3.6}[len(looks)])
+
+
 def test_replicas_that_started_after_the_metrics_count_as_idle_on_the_way_up():
     seen = [steady(cpu_utilization=0.9, replicas=8.0), steady(cpu_utilization=0.9, replicas=8.0, ready_replicas=8.0)]
     assert after("hpa-cpu", seen, replicas_cpu_target=0.6)["target_replicas"] == 8  # 4 * 0.9 / 8 is no more than 0.6

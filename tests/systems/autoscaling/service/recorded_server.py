@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -42,8 +43,14 @@ def counters(history: pd.DataFrame) -> dict[str, np.ndarray]:
     return found
 
 
-def prometheus_with(guard: Guard, series: Mapping[str, np.ndarray], step_s: float = STEP_S) -> str:
-    """Address of a server on loopback that knows these series, of which the last values are of now."""
+def prometheus_with(guard: Guard, series: Mapping[str, np.ndarray], step_s: float = STEP_S,
+                    late_s: Mapping[str, float] = MappingProxyType({})) -> str:
+    """Address of a server on loopback that knows these series, of which the last values are of now.
+
+    Args:
+        series: name with labels -> values, `step_s` apart; NaN: no sample.
+        late_s: of a series: how long before now its last value is.
+    """
     folder = guard.folder / "recorded"
     folder.mkdir()
     end = int(time.time())
@@ -54,8 +61,9 @@ def prometheus_with(guard: Guard, series: Mapping[str, np.ndarray], step_s: floa
     for names in families.values():
         for name in names:
             values = series[name]
-            times = end - step_s * np.arange(len(values) - 1, -1, -1)
-            lines += [f"{name} {value:.6f} {at:.3f}" for at, value in zip(times, values, strict=True)]
+            times = end - late_s.get(name, 0.0) - step_s * np.arange(len(values) - 1, -1, -1)
+            lines += [f"{name} {value:.6f} {at:.3f}" for at, value in zip(times, values, strict=True)
+                      if np.isfinite(value)]
     (folder / "series.txt").write_text("\n".join([*lines, "# EOF", ""]))
     subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "series.txt"),
                     str(folder / "data")], check=True, capture_output=True, env={"PATH": SEARCH_PATH})

@@ -1,6 +1,7 @@
 """`assay init`: from a real Prometheus, or a file, to files that validate, train and act."""
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import torch
 import yaml
 from typer.testing import CliRunner, Result
 
+from feature_store.sources.prometheus_api import PrometheusApi
 from models.control.contract.own_service import Service
 from models.tasks.control.judging import play
 from pipelines.command_line import app
@@ -21,9 +23,11 @@ from recording.tools import SEARCH_PATH
 from serving.control.controller_file import read_controller_file
 from systems.autoscaling.environment import ENVIRONMENT
 from systems.autoscaling.observer import AutoscalingObserver
-from systems.autoscaling.service.files import TASK, task_text
+from systems.autoscaling.service.begin import _scrape_s
+from systems.autoscaling.service.files import TASK, proposed_limits, task_text
 from systems.autoscaling.service.fit import Fitted, fit_service
-from tests.systems.autoscaling.service.recorded_server import counters, prometheus_with, write_history
+from systems.autoscaling.service.queries import Query
+from tests.systems.autoscaling.service.recorded_server import STEP_S, counters, prometheus_with, write_history
 from tests.systems.autoscaling.service.test_fit import TRUTH, recorded
 
 HOURS = 3
@@ -84,6 +88,44 @@ def test_how_often_a_service_of_two_minutes_is_scraped_is_not_asked_of_five(tmp_
     assert found.exit_code == 0, found.output
     assert "scraped every 5 s" in Path("web/controller.yaml").read_text()
     assert "hold no measurement" not in found.output
+
+
+def scraped(replicas: int, seconds: float, cpu_s: float) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Series each 15 s, of which each replica was scraped at times of its own; and how late each of them is."""
+    series: dict[str, np.ndarray] = {}
+    late_s: dict[str, float] = {}
+    for number in range(replicas):
+        for name, values in counters(history()).items():
+            one = name.replace('job="web"', f'job="web",instance="{number}"').replace(',instance="a"', "")
+            every = round((cpu_s if "cpu" in name else seconds) / STEP_S)
+            series[one] = np.where(np.arange(len(values))[::-1] % every == 0, values, np.nan)
+            late_s[one] = every * STEP_S * (number + 0.5) / replicas
+    return series, late_s
+
+
+@pytest.mark.parametrize(("replicas", "seconds", "cpu_s", "slowest"), [
+    (2, 15.0, 15.0, 15.0), (3, 30.0, 30.0, 30.0), (1, 60.0, 60.0, 60.0), (4, 15.0, 60.0, 60.0)], ids=str)
+def test_the_slowest_target_says_over_which_time_a_rate_is_asked_by_a_controller_and_by_a_run(
+        tmp_path: Path, replicas: int, seconds: float, cpu_s: float, slowest: float) -> None:
+    """Two samples of each target have to be in a window, however many targets there are and whenever each comes."""
+    with Guard() as guard:
+        series, late_s = scraped(replicas, seconds, cpu_s)
+        url = prometheus_with(guard, series, STEP_S, late_s)
+        found = init("--prometheus", url, "--name", "web", "--last", "2h", "--objective", "150")
+        assert found.exit_code == 0, found.output
+        checked = CliRunner().invoke(app, ["validate", "--task", "web/task.yaml", "--telemetry", url, "--mapping",
+                                           "web/load.yaml"])
+    controller = Path("web/controller.yaml").read_text()
+    windows = {int(one) for one in re.findall(r"\[(\d+)s\]", controller)}
+    assert windows == {math.ceil(2.5 * slowest)} and f"scraped every {slowest:g} s" in controller
+    assert checked.exit_code == 0, checked.output
+    assert yaml.safe_load(Path("web/load.yaml").read_text())["scrape_interval_s"] == slowest
+
+
+def test_a_server_that_knows_one_sample_of_each_series_is_taken_for_one_that_scrapes_as_usual(tmp_path: Path) -> None:
+    with Guard() as guard:
+        api = PrometheusApi(prometheus_with(guard, {'up{job="web"}': np.ones(1)}), 5.0, 0)
+        assert _scrape_s(api, [Query("", read='up{job="web"}')]) == 15.0
 
 
 def test_windows_without_a_measurement_are_said(server: str) -> None:
@@ -217,6 +259,18 @@ def test_a_replay_has_the_recorded_load_and_sets_what_was_set() -> None:
     bounded, episodes = ENVIRONMENT.replay(load, settings, limits)
     played = play(bounded, episodes, len(load), lambda seen, at: torch.full((len(episodes), 3), 64.0))
     assert played.series["replicas"][20:].max() == 2.0
+
+
+@pytest.mark.parametrize(("limit_mib", "used_mib", "low"), [
+    (65536.0, 80.0, 80.0), (1024.0, 300.0, 256.0), (65536.0, None, 8192.0), (65536.0, math.nan, 8192.0),
+    (65536.0, 10.0, 32.0)])
+def test_a_limit_of_memory_may_come_down_to_what_was_lived_on_where_only_the_host_sets_one(
+        limit_mib: float, used_mib: float | None, low: float) -> None:
+    windows = pd.DataFrame({"cpu_limit_cores": 2.0, "memory_limit_mib": limit_mib, "replicas": 1.0}, index=range(3))
+    if used_mib is not None:
+        windows["memory_used_mib"] = [used_mib, 2 * used_mib, 0.0]
+    found = proposed_limits(windows, {"cgroup": {"group": "x"}})["target_memory_limit_mib"]
+    assert found == [low, min(2.0 * limit_mib, 32768.0)]
 
 
 def test_a_demand_that_no_limit_lets_begin_is_left_out(tmp_path: Path) -> None:
