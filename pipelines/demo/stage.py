@@ -66,7 +66,7 @@ class Stage:
         for line in lines:
             if line.endswith("\n"):
                 self._read += len(line)
-                if line.startswith("{"):
+                if line.startswith('{"'):  # a step; a refusal is JSON over several lines
                     self.records.append(json.loads(line))
         if not self.controller.is_alive():
             raise SourceError(f"controller must keep running, but it ended: {text[-400:]}")

@@ -2,7 +2,7 @@
 
     environment: systems.congestion.shared
 
-What it learns holds of more than two; alone on a link it earns a little less (docs/benchmarks/congestion.md).
+What it learns holds of more than two; alone on a fast link it earns less (docs/benchmarks/congestion.md).
 """
 
 from systems.congestion.environment import CongestionSystem

@@ -1,22 +1,29 @@
 """`assay demo`: its bundle checks, its picture and page say what happened, and it runs for real."""
 
 import io
+import json
 import math
 import os
 import re
 import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from feature_store.errors import SourceError
 from pipelines.command_line import app
 from pipelines.commands.demo_command import BUNDLE, PUBLIC_KEY
 from pipelines.demo.history import History
 from pipelines.demo.page import page
 from pipelines.demo.screen import Screen, drawn, line
-from pipelines.demo.stage import ACTED, CONSTANT, COURSE, LEFT, TASK, WORKLOAD
+from pipelines.demo.stage import ACTED, CONSTANT, COURSE, LEFT, TASK, WORKLOAD, Stage
 from recording.control_groups import find_hierarchy
+from recording.live.prometheus import LivePrometheus
+from recording.processes import Running
 from recording.tools import SEARCH_PATH
 from serving.bundle import check_bundle
 
@@ -53,6 +60,18 @@ def test_its_bundle_is_signed_proved_and_of_this_workload() -> None:
     assert seen.minimum < min(rates) < max(rates) < seen.maximum
     assert low < 0.3 < high
     assert sum(share for share, _ in COURSE) == pytest.approx(1.0)
+
+
+def test_a_controller_that_refuses_to_start_is_told_by_what_it_said(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    refusal = json.dumps({"error": "code must be what the bundle was made with"}, indent=1)
+    said.write_text(f'{{"number": 1}}\n{refusal}\n')
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+        stage = Stage(cast(LivePrometheus, None), 0.0, (), Running("controller", cast(Any, ended)), said)
+        with pytest.raises(SourceError, match=r"(?s)controller must keep running, but it ended: .*code must be what"):
+            stage.look()
+    assert stage.records == [{"number": 1}]
 
 
 def test_its_bundle_names_no_folder_of_a_machine() -> None:
