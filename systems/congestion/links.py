@@ -62,9 +62,9 @@ class Links:
     numbers: Tensor
     senders: int = 1
 
-    def take(self, index: Tensor) -> "Links":
+    def take(self, index: Tensor | NDArray[np.int64]) -> "Links":
         """Those links at some positions, with all of their senders."""
-        rows = (index[:, None] * self.senders + torch.arange(self.senders)).flatten()
+        rows = (torch.as_tensor(index)[:, None] * self.senders + torch.arange(self.senders)).flatten()
         some: dict[str, Any] = {name: value[..., rows] for name, value in self.tensors().items()}
         return replace(self, **some)
 
