@@ -124,9 +124,9 @@ def own_service_table(results: Mapping[str, Any]) -> str:
          f"reward {metrics['reward_gain']:+.3f}"]]
     if shadow:
         rows += [
-            ["`assay control --shadow`", number(seconds["shadow"]), f"{shadow['steps']} steps, the policy decided in "
+            ["shadow", number(seconds["shadow"]), f"{shadow['steps']} steps, the policy decided in "
              f"{100 * (1.0 - shadow['decided']['not_by_policy']):.0f} %"],
-            ["`assay shadow-report`", number(seconds["report"]), " ".join([shadow["verdict"], *shadow["doubts"]])]]
+            ["its page", number(seconds["report"]), f"{shadow['verdict']} (doubts: {len(shadow['doubts'])})"]]
     machine, busy = results["machine"], results["load_average"]
     note = paragraph(
         f"The service of examples/own_service, recorded for {results['recorded_minutes']:g} minutes, promised",
