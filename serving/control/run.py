@@ -3,6 +3,7 @@
 SIGTERM and SIGINT end the controller after the step that it is in.
 """
 
+import _thread
 import math
 import signal
 import threading
@@ -15,10 +16,12 @@ from serving.control.loop import ControlLoop
 
 
 def stops_on_signals() -> threading.Event:
-    """Set by SIGTERM and SIGINT."""
+    """Set by SIGTERM and SIGINT, from a thread: a handler interrupts the main thread also where that holds the event's
+    lock, in `wait`, and would itself wait for it for ever.
+    """
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, lambda *_: _thread.start_new_thread(stopped.set, ()))
     return stopped
 
 

@@ -1,12 +1,13 @@
 """A fixed rate, or none."""
 
 import math
+import signal
 import threading
 
 import pytest
 
 from feature_store.errors import InputError
-from serving.control.run import run
+from serving.control.run import run, stops_on_signals
 from tests.serving.control.world import Said, World, keep, loop_of
 
 
@@ -34,3 +35,17 @@ def test_it_steps_and_gives_the_lease_back(tmp_path):
     world, seen = World(), []
     assert run(loop_of(world, tmp_path, Said(keep)), 0.001, threading.Event(), seen.append, steps=3) == ""
     assert ([one.number for one in seen], world.holder) == ([0, 1, 2], "")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_also_where_it_comes_while_the_controller_begins_to_wait(number):
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        stopped = stops_on_signals()
+        with stopped._cond:  # as `wait` has it
+            signal.raise_signal(number)
+        assert stopped.wait(10)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
