@@ -11,7 +11,7 @@ model, trained and written there where it is missing (hours). Resumable: what is
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,8 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
-from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.result_file import RESULTS, read_results
+from feature_store.errors import InputError
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.control.simulation.rollout import acting_of, roll_out
@@ -135,6 +136,16 @@ def _tuned(name: str, peers: Peers) -> dict[str, Any]:
     own = {place: found.get("aurora" if place == PACKETS else place, found[""]) for place in PLACES}
     return {**{place: {"all": family.make(found[""]), "own": family.make(own[place])} for place in PLACES},
             "notes": {"settings": {which or "all": one for which, one in found.items()}}}
+
+
+def tuned_settings(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Of rules, as they were tuned to links of all families. Raises InputError: one was not."""
+    found = {one["controller"]: one["settings"]["all"] for one in
+             (read_results(OUTPUT) or {"entries": []})["entries"] if "settings" in one}
+    if missing := [name for name in names if name not in found]:
+        raise InputError(f"{OUTPUT.name} must have settings of {', '.join(missing)}, got none; run "
+                         "`python -m benchmarks congestion-rules` first")
+    return {name: found[name] for name in names}
 
 
 def _rewards(peers: Peers, place: str, controller: Any) -> np.ndarray:

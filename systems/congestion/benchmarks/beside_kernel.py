@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
-from benchmarks.harness.result_file import RESULTS, read_results
+from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import AssayError, InputError
 from systems.congestion.benchmarks.live_run import (
     KERNEL,
@@ -118,11 +118,9 @@ def _said(arm: Sequence[str], found: Mapping[str, Any]) -> str:
 
 def _made(work: Path, policy: Path | None, objective_s: float) -> tuple[Ours, str]:
     """What acts of ours, and the model's SHA-256; rules are set as they were tuned to links of all families."""
-    tuned = {one["controller"]: one["settings"]["all"] for one in
-             (read_results(RESULTS / "congestion_rules.json") or {"entries": []})["entries"] if "settings" in one}
-    if missing := [name for name in RULES if name.split()[0] not in tuned]:
-        raise InputError(f"congestion_rules.json must have settings of {', '.join(missing)}, got none; run "
-                         "`python -m benchmarks congestion-rules` first")
+    from systems.congestion.benchmarks.against_rules import tuned_settings
+
+    tuned = tuned_settings([*(name.split()[0] for name in RULES), FALLBACK])
     folder = work / "bundle"
     model = _bundle(_policy(policy), tuned[FALLBACK], folder, work)
     return Ours(work, folder, work / "assay.pub", {name: tuned[name.split()[0]] for name in RULES}, objective_s), model

@@ -19,11 +19,9 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
-from benchmarks.harness.result_file import RESULTS, read_results
-from feature_store.errors import InputError
+from benchmarks.harness.result_file import RESULTS
 from models.control.simulation.rollout import roll_out
-from systems.congestion.benchmarks.against_rules import OUTPUT as TUNED
-from systems.congestion.benchmarks.against_rules import RULES, trained_policy
+from systems.congestion.benchmarks.against_rules import RULES, trained_policy, tuned_settings
 from systems.congestion.rules import RULES as FAMILIES_OF_RULES
 from systems.congestion.shared import ENVIRONMENT
 from systems.congestion.simulator import Congestion
@@ -72,12 +70,7 @@ def _made(name: str) -> Any:
     if name not in RULES:
         kind, seed = name.rsplit(" ", 1)
         return trained_policy(int(seed), None if kind == POLICIES[0] else ENVIRONMENT)
-    settings = {one["controller"]: one["settings"]["all"] for one in
-                (read_results(TUNED) or {"entries": []})["entries"] if "settings" in one}
-    if name not in settings:
-        raise InputError(f"{TUNED.name} must have settings of {name}, got none; run `python -m benchmarks "
-                         "congestion-rules` first")
-    return FAMILIES_OF_RULES[name].make(settings[name])
+    return FAMILIES_OF_RULES[name].make(tuned_settings([name])[name])
 
 
 def sharing_table(results: Mapping[str, Any]) -> str:
