@@ -8,7 +8,7 @@ wide; fitting.py makes an application of a recording instead.
 
 Anomalies are those of Table 3.4 by what they do to a service: more load (of the whole application), cores that
 something else in its container uses, time that its memory needs (cache, bandwidth), time that it waits (disk, network).
-Each lasts some seconds; one at a time or two.
+Each lasts some seconds, one or several at once.
 
 Symbols: N applications of S services, R types of requests, K paths of each, T steps, P applications of a split; tensors
 float32 unless stated.
@@ -33,7 +33,6 @@ TYPES, PATHS = 3, 8
 SCENARIOS = ("", "calm", "many")
 _BEGINS = {"calm": 0.0, "many": 0.33}  # that another anomaly begins in a second (thesis, section 3.3.1: 0.33); else:
 _SELDOM = 0.05
-SLOTS = 2  # anomalies at once
 KINDS = ("load", "cpu", "memory", "wait")
 _SHORTEST_S, _LONGEST_S = 4, 16
 
@@ -51,6 +50,7 @@ class Applications:
     paths: Tensor  # (R, K, S) that it waits for, see graphs.py
     mix: Tensor  # (R,) shares of the types
     quiet_ms: Tensor  # (R,) end-to-end 99th percentile with cores enough
+    own: Tensor  # (3 + R,) uniform: size and load of its node, how fast that changes, how tight each objective is
 
     def of(self, numbers: Tensor) -> "Applications":
         """Those of some numbers."""
@@ -110,13 +110,18 @@ def end_to_end(median_s: Tensor, p99_s: Tensor, paths: Tensor) -> EndToEnd:
 
 def stacked(work_s: NDArray[np.float64], memory: NDArray[np.float64], waits_s: NDArray[np.float64],
             arrival_cv2: NDArray[np.float64], service_cv2: NDArray[np.float64], visits: NDArray[np.float64],
-            paths: NDArray[np.float64], mix: NDArray[np.float64]) -> Applications:
-    """(P, ...) each, as of `Applications`; what is quiet follows: a tenth of a request at a time, cores enough."""
+            paths: NDArray[np.float64], mix: NDArray[np.float64], first: int = 0) -> Applications:
+    """(P, ...) each, as of `Applications`; what is quiet follows: a tenth of a request at a time, cores enough.
+
+    first: number of the first of them among all applications, by which its `own` are drawn.
+    """
     work, waits, arrival, service, each = map(_tensor, (work_s, waits_s, arrival_cv2, service_cv2, paths))
     median, p99 = latency_quantiles(0.1 / work, torch.full_like(work, 64.0), work, arrival, service, 0.0 * work,
                                     STEP_SECONDS)
     quiet = 1e3 * end_to_end(median + waits, p99 + waits, each).p99_s
-    return Applications(work, _tensor(memory), waits, arrival, service, _tensor(visits), each, _tensor(mix), quiet)
+    own = np.random.default_rng(43).random((first + len(mix), 3 + mix.shape[1]))[first:]
+    return Applications(work, _tensor(memory), waits, arrival, service, _tensor(visits), each, _tensor(mix), quiet,
+                        torch.from_numpy(own))
 
 
 @cache
@@ -124,7 +129,7 @@ def known_applications(split: str, services: int) -> Applications:
     """Of a split."""
     first, count = (0, APPLICATIONS["train"]) if split == "train" else (APPLICATIONS["train"], APPLICATIONS[split])
     drawn = [_drawn(np.random.default_rng([41, first + number, services]), services) for number in range(count)]
-    return stacked(*(np.stack(parts) for parts in zip(*drawn, strict=True)))
+    return stacked(*(np.stack(parts) for parts in zip(*drawn, strict=True)), first=first)
 
 
 def _drawn(random: np.random.Generator, services: int) -> tuple[NDArray[np.float64], ...]:
@@ -144,7 +149,7 @@ def draw_episodes(known: Applications, chosen: NDArray[np.int64], steps: int, ra
 
     Args:
         known: applications, (P, ...).
-        chosen: (N,) numbers of them; what is not of the episode but of the application follows from its number.
+        chosen: (N,) numbers of them.
         scenario: "" ordinary load and some anomalies; calm: none of these; many: as often as in section 3.3.1.
         given: load and node; None: drawn.
 
@@ -155,7 +160,7 @@ def draw_episodes(known: Applications, chosen: NDArray[np.int64], steps: int, ra
         raise InputError(f"scenario: expected one of {', '.join(SCENARIOS[1:])}, got {scenario!r}")
     applications, count = known.of(torch.from_numpy(chosen)), len(chosen)
     services, types = applications.work_s.shape[1], applications.mix.shape[1]
-    own = np.random.default_rng(43).random((int(chosen.max()) + 1, 3 + types))[chosen]
+    own = applications.own.numpy()
     if given is None:
         tide = made_load(random, steps, count, 60.0 * 6.0 ** own[:, 2], 0.01, 8.0)
         given = Load(services * 2.0 * 3.0 ** own[:, 0], 0.1 + 0.2 * own[:, 1], np.exp(0.7 * tide))
@@ -174,22 +179,15 @@ def draw_episodes(known: Applications, chosen: NDArray[np.int64], steps: int, ra
 
 
 def _anomalies(random: np.random.Generator, steps: int, count: int, services: int, begins: float) -> list[Tensor]:
-    """By kind, (T, N, S) intensities of what is there, 0 to 1."""
+    """By kind, (T, N, S) intensities of what is there, 0 to 1: of several of a kind at a service the largest."""
     found = np.zeros((len(KINDS), steps, count, services), dtype=np.float32)
-    rows = np.arange(count)
-    for _ in range(SLOTS):
-        left = np.zeros(count, dtype=np.int64)
-        kind, place, intensity = left.copy(), left.copy(), np.zeros(count)
-        for step in range(steps):
-            begun = (left == 0) & (random.random(count) < begins / SLOTS)
-            for values, new in ((left, random.integers(_SHORTEST_S, _LONGEST_S + 1, count)),
-                                (kind, random.integers(len(KINDS), size=count)),
-                                (place, random.integers(services, size=count)), (intensity, random.random(count))):
-                values[begun] = new[begun]
-            there = left > 0
-            at = kind[there], step, rows[there], place[there]
-            found[at] = np.maximum(found[at], intensity[there])
-            left = np.maximum(left - 1, 0)
+    step, row = np.nonzero(random.random((steps, count)) < begins)
+    lasts = random.integers(_SHORTEST_S, _LONGEST_S + 1, len(row))
+    kind, place = random.integers(len(KINDS), size=len(row)), random.integers(services, size=len(row))
+    intensity = random.random(len(row)).astype(np.float32)
+    for after in range(_LONGEST_S):
+        there = (after < lasts) & (step + after < steps)
+        np.maximum.at(found, (kind[there], step[there] + after, row[there], place[there]), intensity[there])
     return list(torch.from_numpy(found))
 
 

@@ -17,14 +17,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import InputError
-from models.verification.checker.bounds import Box, bound_layers
 from models.verification.checker.chain import Chain
-from models.verification.checker.relaxations import Kind, identity, relu
+from models.verification.checker.relaxations import Kind
 from models.verification.network.graph import FloatArray
 
 # How a value is made: of other values, each by a matrix, and a constant.
 Block = tuple[Mapping[str, FloatArray], FloatArray]
 OPSET, IR_VERSION = 17, 8
+# What the rounding of a constant of a chain costs at most, in units of its size: some twenty roundings.
+ROUNDED = 64 * 2.0**-53
 
 
 @dataclass
@@ -70,11 +71,6 @@ class ChainBuilder:
         return Chain(tuple(self.weights), tuple(self.biases), tuple(self.kinds[:-1]))
 
 
-def scalars(constant: float, **of: float) -> Block:
-    """A block of one value made of values of size 1, each times its factor."""
-    return {name: np.array([[factor]]) for name, factor in of.items()}, np.array([constant])
-
-
 def chain_values(chain: Chain, x: FloatArray) -> FloatArray:
     """y (m, o) at x (m, n), evaluated in the type that the chain is executed in."""
     values = x.astype(chain.fed).astype(chain.executed)
@@ -82,13 +78,6 @@ def chain_values(chain: Chain, x: FloatArray) -> FloatArray:
         values = values @ weight.astype(chain.executed).T + bias.astype(chain.executed)
         values = np.maximum(values, 0) if follows else values
     return np.asarray(values.astype(chain.fed), dtype=np.float64)
-
-
-def chain_interval(chain: Chain, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Walls (o,) of what the chain gives over a box (n,), by the checker's bounds."""
-    lines = [relu if follows else identity for follows in (*chain.relus, False)]
-    last = bound_layers(chain.weights, chain.biases, Box(low[None], high[None]), lines)[-1]
-    return last.low[0], last.high[0]
 
 
 def chain_file(chain: Chain) -> bytes:

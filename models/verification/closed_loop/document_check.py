@@ -1,4 +1,4 @@
-"""What the checks of both kinds of guarantee ask of a guarantee's document. No code of the search."""
+"""What the check of a guarantee of the closed loop asks of its document. No code of the search."""
 
 import hashlib
 import json

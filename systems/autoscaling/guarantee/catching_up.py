@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from feature_store.errors import InputError
 from models.verification.checker.chain import Chain
 from models.verification.checker.rounding import chain_error
-from models.verification.closed_loop.chain_builder import ChainBuilder, chain_values
-from models.verification.closed_loop.one_step import ROUNDED
+from models.verification.closed_loop.chain_builder import ROUNDED, ChainBuilder, chain_values
 from models.verification.network.graph import FloatArray
 
 PARTS = ("load", "limit", "replicas", "used", "latency")
@@ -73,11 +72,11 @@ class Scaler:
 
 @dataclass(frozen=True)
 class ScalerLaw:
-    """The fluid law of a scaler (fluid_law.py), in cores: c = k L.
+    """The fluid law of a scaler (docs/reference/closed-loop.md), in cores: c = k L.
 
     change: d, by how much the load changes in a step at most. objective_ms: of latency; while it is missed nothing is
-    taken away. kept_share: of its capacity, what is left after a step at
-    least, by the limits of change of the policy's specification. Raises InputError on limits that do not fit.
+    taken away. kept_share: of its capacity, what is left after a step at least, by the limits of change of the
+    policy's specification. Raises InputError on limits that do not fit.
     """
 
     step_s: float
