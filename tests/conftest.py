@@ -39,7 +39,7 @@ LONGEST = ("tests/e2e/test_tutorial.py", "tests/e2e/test_kill.py", "tests/enviro
            "tests/deploy/test_light_install.py", "tests/deploy/test_images.py", "tests/deploy/test_mlflow_server.py",
            "tests/components/test_repeated_steps.py", "tests/e2e/test_monitor.py",
            "tests/kinds/test_table_controller.py",
-           "tests/pipelines/demo/test_demo.py", "tests/models/verification/closed_loop/test_guarantee.py",
+           "tests/pipelines/demo/test_demo.py",
            "tests/models/reporting/test_report.py", "tests/serving/test_registry.py",
            "tests/recording/live/test_service.py", "tests/models/tasks/control/shadow/test_shadow_report.py",
            "tests/models/verification/bounds/test_derivative_margins.py",

@@ -4,9 +4,10 @@
 
 As section 4.8 of the thesis measures SIMPPO, in simulation. Learners, in clusters of 12 functions: the task as it is;
 its policy by PPO, which the paper uses (one aim in place of three, for it takes longer); without a word of the others;
-with the mean of all of the others' states in place of the chosen ones (SIMPPO-All); trained alone, on a cluster for
-twelve, and left there (the baseline), or put together (S-RL). Rules, tuned on the training clusters. All act on the
-same held-out clusters, whose cores grow with their functions. Resumable: what is there for the same code is kept.
+with the mean of all of the others' states in place of the chosen ones (SIMPPO-All); trained alone, on a cluster of
+twelve which it has for itself, and left there (the baseline), or put together (S-RL). Rules, tuned on the training
+clusters. All act on the same held-out clusters, whose cores grow with their functions. Resumable: what is there for the
+same code is kept.
 """
 
 import argparse
@@ -74,13 +75,18 @@ class Averaged(SharedCluster):
 
 
 class Alone(Unknowing):
-    """One function of AGENTS, on a cluster for that many which it has for itself."""
+    """One function of a cluster of AGENTS, with its load there, and the whole cluster for itself."""
 
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Clusters:
-        """See `Environment`."""
-        drawn = super().draw(split, count, steps, seed, scenario, applications)
-        return replace(drawn, capacity=AGENTS * drawn.capacity, bandwidth=AGENTS * drawn.bandwidth)
+        """See `Environment`; an application is a function of a cluster, all of one cluster beside each other."""
+        chosen = np.arange(count) if applications is None else np.asarray(applications)
+        clusters, place = np.unique(chosen // AGENTS, return_inverse=True)
+        together = SharedCluster(AGENTS).draw(split, len(clusters), steps, seed, scenario, clusters.tolist())
+        rows = torch.from_numpy(place * AGENTS + chosen % AGENTS)
+        return replace(together, agents=1, **{
+            name: getattr(together, name)[..., rows] for name in ("function", "rate_rps", "relaxed", "noise")}, **{
+            name: getattr(together, name)[place] for name in ("capacity", "bandwidth", "numbers")})
 
 
 ENVIRONMENTS: Mapping[str, Callable[[int], SharedCluster]] = {
@@ -175,11 +181,44 @@ def _figures(environment: SharedCluster, act: Acting, scenario: str = "") -> dic
 
 
 def _drops(start: int, act: Acting) -> dict[str, Any]:
-    """Reward before, and the share of it that is lost when functions come or go, without any training."""
-    before = _figures(SharedCluster(start), act)["reward"]
-    return {"reward": before, "drops": {
-        str(change): (before - _figures(SharedCluster(start + change), act)["reward"]) / before
-        for change in CHANGES if start + change >= 2}}
+    """The share of its reward that a cluster loses when functions come or go while it runs, without any training."""
+    found = {str(change): churned(start, start + change, act) for change in CHANGES if start + change >= 2}
+    return {"drops": {change: (before - after) / before for change, (before, after) in found.items()}}
+
+
+def churned(start: int, end: int, act: Acting) -> tuple[float, float]:
+    """Mean reward of clusters before so many functions become others, from WARM_UP on, and for as long after that.
+
+    Who is there before and after goes on as it was; the cluster's cores and bandwidth grow with its functions
+    (section 4.8.4).
+    """
+    most, half = max(start, end), STEPS // 2
+    drawn = SharedCluster(most).draw("held_out", max(2, ROWS // most), STEPS + 1, SEED)
+    first, then = SharedCluster(start), SharedCluster(end)
+    state, rewards = first.reset(_members(drawn, start, 0)), list[float]()
+    for step in range(half):
+        state, outcome = first.step(state, act(first.observe(state), step * first.step_seconds))
+        rewards.append(float(outcome.reward.mean()))
+    after = then.reset(_members(drawn, end, half))
+    kept = torch.arange(min(start, end))
+    was, now = ((torch.arange(len(drawn.capacity))[:, None] * agents + kept).flatten() for agents in (start, end))
+    after = after._replace(
+        stretch=state.stretch, backlog=after.backlog.index_copy(0, now, state.backlog[was]),
+        change=after.change.index_copy(0, now, state.change[was]),
+        seen={name: values.index_copy(0, now, state.seen[name][was]) for name, values in after.seen.items()})
+    for step in range(half, STEPS - WARM_UP):
+        after, outcome = then.step(after, act(then.observe(after), step * then.step_seconds))
+        rewards.append(float(outcome.reward.mean()))
+    return float(np.mean(rewards[WARM_UP:half])), float(np.mean(rewards[half:]))
+
+
+def _members(drawn: Clusters, agents: int, begin: int) -> Clusters:
+    """The first functions of each cluster, from a step on, on as large a part of it."""
+    rows = (torch.arange(len(drawn.capacity))[:, None] * drawn.agents + torch.arange(agents)).flatten()
+    share = agents / drawn.agents
+    return replace(drawn, agents=agents, relaxed=drawn.relaxed[rows], capacity=share * drawn.capacity,
+                   bandwidth=share * drawn.bandwidth,
+                   **{name: getattr(drawn, name)[begin:, rows] for name in ("function", "rate_rps", "noise")})
 
 
 def _of(results: Mapping[str, Any], kind: str, name: str, figure: str) -> list[Any]:
