@@ -4,6 +4,11 @@
 #   deploy/install-debian-packages.sh            everything below
 #   deploy/install-debian-packages.sh --check    list what is missing, exit 1 if anything is
 set -euo pipefail
+case "$#:${1:-}" in
+  0: | 1:--check) ;;
+  1:--help) sed -n '2,/^set/{s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+  *) echo "expected no argument, --check or --help, got: $*" >&2; exit 2 ;;
+esac
 
 # program checked : Debian package that ships it
 tools=(

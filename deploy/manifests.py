@@ -61,6 +61,8 @@ def problems(folder: Path = HERE, page: Path = PAGE) -> list[str]:
     for one in found:
         checks = [*_schema(one.content), *_secrets(one.content), *_pod(one.content),
                   *_references(one.content, made, by_hand)]
+        if one.content["kind"] == "Job" and "ttlSecondsAfterFinished" not in one.content["spec"]:
+            checks.append("expected ttlSecondsAfterFinished, as a Job cannot be applied again with another image")
         if one.content["kind"] == "Kustomization":
             checks += _listed(one)
         said += [f"{one.where}: {problem}" for problem in checks]

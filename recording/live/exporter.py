@@ -13,6 +13,7 @@
 A program of its own: `python -m recording.live.exporter JOB.json`.
 """
 
+import errno
 import json
 import sys
 import threading
@@ -124,8 +125,9 @@ def _read(instances: Sequence[Instance], version: int, read: Read) -> Iterable[f
     for one in instances:
         try:
             yield read(one, version)
-        except FileNotFoundError:
-            continue
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENODEV):  # ENODEV: removed between opening and reading
+                raise
 
 
 def _working_set_bytes(one: Instance, version: int) -> float:

@@ -36,7 +36,7 @@ class ReplicatedService(LiveService):
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._asked, self._due = deployment.instances, list[float]()  # due: when those that were asked for start
         self._tending = threading.Thread(target=self._tend, name=f"{name}-instances", daemon=True)
-        self._draining = False  # whether the newest gets no further requests
+        self._serving = 0  # instances behind the proxy, the first ones of all
         self._failure: Exception | None = None
         self._proxy: Proxy | None = None
 
@@ -48,6 +48,7 @@ class ReplicatedService(LiveService):
             self._proxy_address, self._connections = self._proxy.address, self._most * each
             for number, one in enumerate(self._live.instances):
                 self._proxy.serve(number, one.place.port)
+            self._serving = len(self._live.instances)
             self._tending.start()
         except BaseException:
             super().__exit__()
@@ -67,7 +68,7 @@ class ReplicatedService(LiveService):
     @property
     def ready(self) -> int:
         """Instances that serve."""
-        return len(self._live.instances) - self._draining
+        return self._serving
 
     @property
     def quota_cores(self) -> float:
@@ -113,19 +114,20 @@ class ReplicatedService(LiveService):
 
     def _add(self) -> None:
         assert self._proxy is not None
-        number = self.ready
         one = self._live.start_instance()
         self._live.await_answer(one)
-        self._proxy.serve(number, one.place.port)
+        self._proxy.serve(self._serving, one.place.port)
+        self._serving += 1
         self._tell(self._asked, self.ready)
 
     def _remove_newest(self) -> None:
         """Drains it without holding anybody up, then stops it."""
         assert self._proxy is not None
         with self._lock:
-            self._draining = True
+            if self.ready <= self._asked:  # asked for again meanwhile
+                return
+            self._serving -= 1
             self._tell(self._asked, self.ready)
         self._proxy.drain(self.ready, TIMEOUT_S)  # the one after those that serve
         with self._lock:
             self._live.stop_instance()
-            self._draining = False

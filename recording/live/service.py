@@ -12,7 +12,7 @@ from recording.control_groups import ControlGroups, find_hierarchy
 from recording.live.exporter import Exported, Instance, write_instances, write_job
 from recording.live.prometheus import LivePrometheus
 from recording.live.queries import newest
-from recording.loopback import accepts_connections, free_port
+from recording.loopback import free_port
 from recording.preparation import prepare_state
 from recording.processes import Guard, Running
 from recording.scaling.generator import LEAD_S, python_environment, start_generator
@@ -136,4 +136,4 @@ def monitored(guard: Guard, services: Sequence[LiveService], interval_s: float) 
 def prepared(guard: Guard, server: str) -> Path:
     """State of a server, made once for all services of it."""
     found = SERVERS[server]
-    return prepare_state(guard, server, found.prepare, lambda place: accepts_connections(place.port))
+    return prepare_state(guard, server, found.prepare, found.is_ready)

@@ -8,12 +8,17 @@ A program of its own: `python -m recording.scaling.open_loop JOB.json`. Times ar
 processes of a machine share. Latency counts from the time at which a request was due, so that waiting for a free
 connection is a part of it. A client gives up after `timeout_s`; the server goes on with what it has been sent, as
 servers do, and the connection is free again once it has answered. Of several instances the one with the fewest
-requests in flight gets the next one (nginx: least_conn; Envoy: LEAST_REQUEST).
+requests in flight gets the next one (nginx: least_conn; Envoy: LEAST_REQUEST). A server may close a connection that
+stands idle: the next request opens it again, and one that met the closing half-way, with no byte of an answer, is sent
+once more, as browsers do.
 """
 
 import gc
 import json
+import math
+import resource
 import select
+import selectors
 import sys
 import time
 from collections import deque
@@ -111,36 +116,48 @@ class Result:
 
 
 class _Connection:
-    """One request at a time to one instance; opened again where the server closes it after each answer."""
+    """One request at a time to one instance; opened again for the next one where the server has closed it.
 
-    def __init__(self, protocol: str, address: str, target: int) -> None:
-        self.target = target
-        self.request = -1
-        self._protocol, self._address = protocol, address
+    Attributes:
+        target: number of the instance.
+        request: the last one that was sent on it.
+        may_repeat: whether that one may be sent once more, should the server hang up.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, protocol: str, address: str, target: int) -> None:
+        self.target, self.request, self.may_repeat = target, -1, False
+        self._selector, self._protocol, self._address = selector, protocol, address
         self._open()
 
-    def send(self, request: bytes) -> int:
-        """Sends a request and returns the file descriptor on which its answer comes."""
-        if self.reader.closes:
+    def send(self, request: bytes) -> None:
+        """Sends a request. Raises OSError where the server has hung up, or nobody is there any more."""
+        if self.reader.closes or self._client.fileno() < 0:
             self.reopen()
-        self.client.sendall(request)
-        return self.client.fileno()
+        self._client.sendall(request)
 
     def receive(self) -> int:
         """Reads what there is; PARTIAL, COMPLETE or FAILED. Raises OSError where the server has hung up."""
-        chunk = self.client.recv(_RECEIVE_BYTES)
+        chunk = self._client.recv(_RECEIVE_BYTES)
         if not chunk:
             raise ConnectionError("server closed the connection")
+        self.may_repeat = False
         return self.reader.feed(chunk)
 
     def reopen(self) -> None:
         """Makes a new connection in place of this one."""
-        self.client.close()
+        self.close()
         self._open()
 
+    def close(self) -> None:
+        """Closes it, until something is sent again."""
+        if self._client.fileno() >= 0:
+            self._selector.unregister(self._client)
+            self._client.close()
+
     def _open(self) -> None:
-        self.client = connect(self._protocol, self._address, _CONNECT_TIMEOUT_S)
-        self.client.setblocking(True)  # read only when there is something: without a time-out, a system call less
+        self._client = connect(self._protocol, self._address, _CONNECT_TIMEOUT_S)
+        self._client.setblocking(True)  # read only when there is something: without a time-out, a system call less
+        self._selector.register(self._client, selectors.EVENT_READ, self)
         self.reader: Reader = READERS[self._protocol]()
 
 
@@ -153,9 +170,12 @@ class OpenLoop:
         count = len(self._due)
         self._noticed, self._sent, self._done = ([float("nan")] * count for _ in range(3))
         self._status = [TIMED_OUT] * count
+        self._counted = bytearray(count)  # whether each is in the counters
+        self._overdue = 0  # the first whose client had not given up when that was last looked at
+        self._selector = selectors.EpollSelector()
         self._connections: list[_Connection] = []
         self._idle: list[list[_Connection]] = [[] for _ in job.targets]
-        self._busy: dict[int, _Connection] = {}
+        self._busy: set[_Connection] = set()
         self._waiting: deque[int] = deque()
         self._turn = 0
         self._counters = CountersFile(Path(job.counters)) if job.counters else None
@@ -171,7 +191,8 @@ class OpenLoop:
             self._run()
         finally:
             for connection in self._connections:
-                connection.client.close()
+                connection.close()
+            self._selector.close()
         return self._result()
 
     def _run(self) -> None:
@@ -189,20 +210,34 @@ class OpenLoop:
                 following += 1
             self._dispatch(now)
             if self._counters and now - told > _TELL_S:
+                self._count_overdue(now)
                 self._counters.write(following)
                 told = now
             if now > end:
                 break
             until = min(due[following] if following < count else end, now + _LOOK_S)
-            readable, _, _ = select.select(list(self._busy), [], [], max(0.0, until - time.monotonic()))
-            for descriptor in readable:
-                self._receive(descriptor)
+            for connection in self._readable(max(0.0, until - time.monotonic())):
+                self._receive(connection)
         if self._counters:
+            self._count_overdue(math.inf)
             self._counters.write(following)
 
+    def _readable(self, within_s: float) -> list[_Connection]:
+        """Those on which something has come. Waited for is epoll's own descriptor, by select(2): that waits for
+        microseconds where epoll waits for milliseconds, which would be lateness, but knows no descriptor above 1023."""
+        ready, _, _ = select.select([self._selector.fileno()], [], [], within_s)
+        return [key.data for key, _ in self._selector.select(0)] if ready else []
+
+    def _count_overdue(self, now: float) -> None:
+        """Counts the requests whose clients have given up, those that a server has and does not answer included."""
+        while self._overdue < len(self._due) and now - self._due[self._overdue] > self._job.timeout_s:
+            self._count(self._overdue, answered=False)
+            self._overdue += 1
+
     def _count(self, request: int, *, answered: bool) -> None:
-        """Counts a request that is over, where somebody reads it."""
-        if self._counters:
+        """Counts a request that is over, once, where somebody reads it."""
+        if self._counters and not self._counted[request]:
+            self._counted[request] = True
             latency_s = time.monotonic() - self._due[request]
             failed = not answered or latency_s > self._job.timeout_s
             self._counters.add(self._job.timeout_s if failed else latency_s, failed=failed)
@@ -217,7 +252,7 @@ class OpenLoop:
 
     def _open(self, target: int) -> None:
         for _ in range(self._job.connections):
-            connection = _Connection(self._job.protocol, self._addresses[target], target)
+            connection = _Connection(self._selector, self._job.protocol, self._addresses[target], target)
             self._connections.append(connection)
             self._idle[target].append(connection)
 
@@ -232,18 +267,23 @@ class OpenLoop:
     def _dispatch(self, now: float) -> None:
         while self._waiting:
             if now - self._due[self._waiting[0]] > self._job.timeout_s:
-                self._count(self._waiting.popleft(), answered=False)
+                self._waiting.popleft()
                 continue
             idle = self._least_busy()
             if not idle:
                 return
             connection, request = idle.pop(0), self._waiting.popleft()
-            connection.request = request
+            connection.request, connection.may_repeat = request, True
             self._sent[request] = time.monotonic()
-            try:
-                self._busy[connection.send(self._requests[self._choices[request]])] = connection
-            except OSError:
-                self._lose(connection)
+            self._send(connection)
+
+    def _send(self, connection: _Connection) -> None:
+        """Sends the connection's request."""
+        try:
+            connection.send(self._requests[self._choices[connection.request]])
+            self._busy.add(connection)
+        except OSError:
+            self._lose(connection)
 
     def _least_busy(self) -> list[_Connection]:
         """Idle connections of the instance with the fewest requests in flight, of equals in turn."""
@@ -254,31 +294,43 @@ class OpenLoop:
         count = len(self._idle)
         return self._idle[max(range(count), key=lambda one: (len(self._idle[one]), (one + self._turn) % count))]
 
-    def _receive(self, descriptor: int) -> None:
-        connection = self._busy[descriptor]
+    def _receive(self, connection: _Connection) -> None:
+        if connection not in self._busy:
+            connection.close()  # nothing was asked for: the server has closed it
+            return
         try:
             status = connection.receive()
         except OSError:
-            del self._busy[descriptor]
+            self._busy.remove(connection)
             self._lose(connection)
             return
         if status != PARTIAL:
-            del self._busy[descriptor]
-            self._done[connection.request] = time.monotonic()
-            self._status[connection.request] = ANSWERED if status == COMPLETE else ERROR
-            self._count(connection.request, answered=status == COMPLETE)
+            self._busy.remove(connection)
+            self._end(connection, ANSWERED if status == COMPLETE else ERROR)
             self._idle[connection.target].append(connection)
 
-    def _lose(self, connection: _Connection) -> None:
-        """The server has hung up: the request failed; a new connection takes the place of the lost one."""
-        self._status[connection.request] = ERROR
+    def _end(self, connection: _Connection, status: int) -> None:
+        """The connection's request is over."""
+        self._status[connection.request] = status
         self._done[connection.request] = time.monotonic()
-        self._count(connection.request, answered=False)
+        self._count(connection.request, answered=status == ANSWERED)
+
+    def _lose(self, connection: _Connection) -> None:
+        """The server has hung up: a new connection takes the place of the lost one; its request is sent once more
+        where nothing of an answer had come, and has failed otherwise."""
+        repeat, connection.may_repeat = connection.may_repeat, False
+        if not repeat:
+            self._end(connection, ERROR)
         try:
             connection.reopen()
-        except OSError:
-            return  # whoever started the server notices its end
-        self._idle[connection.target].append(connection)
+        except OSError:  # whoever started the server notices its end
+            if repeat:
+                self._end(connection, ERROR)
+            return
+        if repeat:
+            self._send(connection)
+        else:
+            self._idle[connection.target].append(connection)
 
 
 def run_job(job: Job) -> Result:
@@ -286,6 +338,9 @@ def run_job(job: Job) -> Result:
     requests = [text.encode("latin-1") for text in json.loads(Path(job.requests).read_text())]
     # Nothing here makes cycles, and a collection in the wrong moment would be lateness.
     gc.disable()
+    # Many hosts allow 1024 open files until a program asks for more; many instances have more connections.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return OpenLoop(job, requests, np.load(job.arrivals), np.load(job.choices)).run()
 
 

@@ -110,7 +110,7 @@ def end_to_end(median_s: Tensor, p99_s: Tensor, paths: Tensor) -> EndToEnd:
 
 def stacked(work_s: NDArray[np.float64], memory: NDArray[np.float64], waits_s: NDArray[np.float64],
             arrival_cv2: NDArray[np.float64], service_cv2: NDArray[np.float64], visits: NDArray[np.float64],
-            paths: NDArray[np.float64], mix: NDArray[np.float64], first: int = 0) -> Applications:
+            paths: NDArray[np.float64], mix: NDArray[np.float64], *, first: int = 0) -> Applications:
     """(P, ...) each, as of `Applications`; what is quiet follows: a tenth of a request at a time, cores enough.
 
     first: number of the first of them among all applications, by which its `own` are drawn.

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from deploy.manifests import HERE, PAGE, manifests, problems
+from pipelines.placement import POD_LABEL
 
 PIPELINE, CONTROLLER = HERE / "kustomize/pipeline", HERE / "kustomize/controller"
 
@@ -35,6 +36,7 @@ def test_all_of_them_are_looked_at() -> None:
     ("mlflow.yaml", "{name: HOME, value: /tmp}", "{name: DB_PASSWORD, value: x}", "expected DB_PASSWORD to come from"),
     ("mlflow.yaml", "kind: Service\n", "kind: Secret\n", "expected no Secret"),
     ("postgresql.yaml", "postgres:17.6-bookworm", "postgres:latest", "expected an image with a version"),
+    ("state.yaml", "ttlSecondsAfterFinished: 600", "completions: 1", "Job prepare-state: expected ttlSeconds"),
     ("monitor.yaml", "runAsNonRoot: true", "runAsNonRoot: false", "CronJob assay-monitor: expected runAsNonRoot: true"),
     ("kustomization.yaml", "  - network.yaml\n", "", "expected network.yaml to be listed"),
     ("kustomization.yaml", "  - network.yaml\n", "  - net.yaml\n", "expected net.yaml to be there"),
@@ -64,6 +66,18 @@ def test_the_steps_service_account_reads_no_secret_but_the_object_store_s() -> N
     assert [rule["resourceNames"] for rule in secrets] == [["mlpipeline-minio-artifact"]]
     pods = [rule for rule in role["rules"] if {"pods", "*"} & set(rule["resources"])]
     assert not [rule for rule in pods if {"create", "*"} & set(rule["verbs"])], "who creates pods can mount any Secret"
+
+
+def test_the_database_hears_whoever_reads_or_writes_a_ledger_in_it() -> None:
+    (policy,) = (one.content["spec"] for one in manifests(PIPELINE)
+                 if one.content["kind"] == "NetworkPolicy" and one.content["metadata"]["name"] == "postgresql")
+    heard = [one["podSelector"]["matchLabels"].items() for rule in policy["ingress"] for one in rule["from"]]
+    templates = [one.content["spec"]["template"]["metadata"]["labels"] for one in manifests()
+                 if one.content["kind"] == "Deployment"]
+    assert len(templates) == 2
+    for labels in [dict([POD_LABEL]), *templates]:  # of the steps, MLflow, a controller
+        assert any(labels.items() >= selected for selected in heard), labels
+    assert not any({"app": "other"}.items() >= selected for selected in heard)
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")

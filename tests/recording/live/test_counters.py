@@ -1,5 +1,6 @@
 """Counters of a load generator while it runs: they only grow, and their percentiles are those of its own record."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from recording.live.counters import BOUNDS_S, CountersFile, Counts
-from recording.scaling.open_loop import Job, OpenLoop, Target
+from recording.scaling.open_loop import TIMED_OUT, Job, OpenLoop, Target
 from recording.scaling.protocols import http_get
 from tests.recording.scaling.tiny_server import TinyServer
 
@@ -35,6 +36,24 @@ def test_each_latency_is_in_the_bucket_below_whose_bound_it_lies(tmp_path: Path)
 
 def test_nothing_was_counted_before_the_first_write(tmp_path: Path) -> None:
     assert Counts.read(tmp_path / "none.json") == Counts()
+
+
+@pytest.mark.parametrize("due", [[0.0, 0.1], [0.0, 0.1, 1.4]], ids=["hangs to the end", "answers late"])
+def test_what_a_server_that_hangs_has_in_hand_is_counted_when_its_client_gives_up(
+        due: list[float], tmp_path: Path) -> None:
+    file, failed, results = tmp_path / "counters.json", set(), []
+    with TinyServer(stall_at=0, stall_s=1.2) as server:
+        job = Job("http", (Target(server.address),), 4, 0.2, "", "", "", time.monotonic() + 0.05, "", str(file))
+        loop = OpenLoop(job, [http_get("/found")], np.array(due), np.zeros(len(due), dtype=int))
+        running = threading.Thread(target=lambda: results.append(loop.run()))
+        running.start()
+        while running.is_alive():
+            if server.stalled is None:
+                failed.add(Counts.read(file).failed)
+            time.sleep(0.02)
+    counts = Counts.read(file)
+    assert max(failed) > 0 and counts.arrived == sum(counts.buckets) == len(due)
+    assert counts.failed == (results[0].status == TIMED_OUT).sum()
 
 
 def test_a_load_is_counted_while_it_runs(tmp_path: Path) -> None:

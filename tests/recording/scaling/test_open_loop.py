@@ -1,6 +1,8 @@
 """The load generator: arrivals wait for nobody, and latency counts from the time at which a request was due."""
 
 import json
+import resource
+import socket
 import threading
 import time
 from pathlib import Path
@@ -81,10 +83,31 @@ def test_an_answer_that_is_no_success_is_an_error() -> None:
     assert (result.latency_ms(5.0)[[1, 3]] == 5000.0).all()
 
 
-def test_a_server_that_closes_after_each_answer_is_no_error() -> None:
-    with TinyServer(closes=True) as server:
+@pytest.mark.parametrize("says", [True, False], ids=["and says so", "without a word"])
+def test_a_server_that_closes_after_each_answer_is_no_error(says: bool) -> None:
+    with TinyServer(closes=True, says=says) as server:
         result = run((Target(server.address),), np.arange(30) / 100.0, connections=2)
     assert (result.status == ANSWERED).all()
+
+
+@pytest.mark.parametrize(("hangs_up_at", "failed"), [({3}, []), ({3, 4}, [3])], ids=["once", "again"])
+def test_a_request_on_which_the_server_hangs_up_is_sent_once_more(hangs_up_at: set[int], failed: list[int]) -> None:
+    with TinyServer(hangs_up_at=hangs_up_at) as server:
+        result = run((Target(server.address),), np.arange(10) / 50.0, connections=1)
+    assert np.flatnonzero(result.status == ERROR).tolist() == failed and server.requests == 11
+    assert (result.status == ANSWERED).sum() == 10 - len(failed)
+
+
+def test_more_connections_than_select_can_name() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    try:
+        with socket.create_server(("127.0.0.1", 0), backlog=2000) as nobody:
+            address = f"127.0.0.1:{nobody.getsockname()[1]}"
+            result = run((Target(address),), np.zeros(1100), connections=1100, timeout_s=0.3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (result.status == TIMED_OUT).all() and np.isfinite(result.sent).all()
 
 
 def test_instances_get_the_same_share_and_a_stalled_one_is_passed_by() -> None:
