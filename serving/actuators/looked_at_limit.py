@@ -71,7 +71,7 @@ class LookedAtLimit:
         if set(targets) != {self._named.control}:
             raise ActuatorError("refused", f"{self._named.control} must be set alone, got "
                                 f"{', '.join(targets) or 'nothing'}")
-        if self._look in ("", self._acted_on) or self._look != self._last()["look"]:
+        if self._look in ("", self._acted_on) or self._look != self._last().get("look"):
             raise ActuatorError("conflict", f"{self.name} must be set by the coordinator's last look, once: decide "
                                             "again after the next one")
         self._acted_on = self._look

@@ -129,15 +129,16 @@ class Coordinator:
                                             teller.many: told}))
 
     def _status(self, name: str) -> dict[str, float]:
-        """What its front says; NaN where it does not."""
+        """What its front says; NaN where it does not, or where that cannot be: none of it is below 0."""
         path, names = self._shared.status / f"{name}.json", self._teller.status
         unknown = dict.fromkeys(names, math.nan)
         try:
             if abs(time.time() - path.stat().st_mtime) > 2.0 * self._shared.every_s:  # or ahead of the clock
                 return unknown
             said = json.loads(path.read_text())
-            return {part: float(said.get(part, math.nan)) for part in names}
-        except (OSError, ValueError, TypeError, AttributeError):
+            told = {part: float(said.get(part, math.nan)) for part in names}
+            return {part: value if 0.0 <= value < math.inf else math.nan for part, value in told.items()}
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return unknown
 
 

@@ -19,7 +19,7 @@ from systems.microservices.applications import PATHS, Applications, stacked
 from systems.microservices.graphs import Calls, Graph, Stage, paths_of, visits_of
 from systems.microservices.traces.critical_paths import critical_paths
 from systems.microservices.traces.otlp import read_spans
-from systems.microservices.traces.spans import Spans
+from systems.microservices.traces.spans import Spans, read_table
 from systems.microservices.traces.windows import quiet
 
 MEMORY_SHARE = 0.35  # of the work, the mean of drawn applications
@@ -43,10 +43,8 @@ def fitted(folder: Path) -> Fitted:
     Raises:
         InputError: a file or a column is missing, or no second is quiet.
     """
-    try:
-        metrics, anomalies = (pd.read_parquet(folder / f"{name}.parquet") for name in ("metrics", "anomalies"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"recording: expected metrics and anomalies, got {error} ({folder})") from error
+    metrics = read_table(folder / "metrics.parquet", ("time_s", "service", "cpu_cores", "requests"))
+    anomalies = read_table(folder / "anomalies.parquet", ("start_s", "end_s"))
     spans = read_spans(str(folder))
     calls = _rows(spans)
     roots = calls[calls["caller"] < 0]
@@ -54,7 +52,7 @@ def fitted(folder: Path) -> Fitted:
     names = (entry, *sorted(set(calls["service"]) - {entry}))
     shares = roots.loc[roots["service"] == entry, "operation"].value_counts(normalize=True)
     shares = shares[shares >= LEAST_SHARE]
-    seconds = metrics[quiet(metrics["time_s"].to_numpy(), anomalies, SETTLES_S)]
+    seconds = metrics[quiet(metrics["time_s"].to_numpy(), anomalies, SETTLES_S, length_s=1.0)]
     used = seconds.groupby("service", observed=True)[["cpu_cores", "requests"]].sum().reindex(names).fillna(0.0)
     own = calls[quiet(calls["start_us"].to_numpy() / 1e6, anomalies, SETTLES_S)].groupby("service")["self_us"]
     if seconds.empty or not len(own):

@@ -26,7 +26,8 @@ def looked_at(capacity: float, limits: Mapping[str, float], status: Mapping[str,
     own: dict[str, dict[str, float]] = {}
     for name, cores in limits.items():
         of = status[name]
-        preserved = law.preserved(of, NUMBERS) if of["latency_ms"] > 0 else math.nan
+        known = of["latency_ms"] > 0 and of["most_latency_ms"] > 0
+        preserved = law.preserved(of, NUMBERS) if known else math.nan
         own[name] = {"usage": min(of["used_cores"] / cores, 1.0), "demand_cores": demand_cores(of),
                      "preserved": preserved}
     found = {}

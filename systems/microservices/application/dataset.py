@@ -21,11 +21,11 @@ from systems.microservices.application.calls import TIMEOUT_S
 from systems.microservices.application.graph import FRONT, SERVICES
 from systems.microservices.application.raw_segments import RawSegments, Segment
 from systems.microservices.application.settings import ApplicationSettings
+from systems.microservices.traces.spans import COLUMNS
 
 # Between two segments, s: more than the last request of one may take.
 GAP_S = 20.0
 _CALLED = (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_PRODUCER)
-_SPANS = ("trace", "span", "parent", "service", "operation", "start_us", "duration_us", "background", "error")
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,12 @@ def make_tables(settings: ApplicationSettings, raw: RawSegments) -> Tables:
 def segment_spans(segment: Segment, folder: Path) -> pd.DataFrame:
     """The calls of one segment, numbered from 0; times from the segment's start."""
     table = pd.DataFrame(
-        [*_requests(segment, folder), *_calls(segment, folder / "traces.otlp")], columns=list(_SPANS))
-    # A call whose caller's span was never exported has no place in its trace: none is kept.
-    known = table["parent"].isin(table["span"]) | (table["parent"] == "")
-    table = table[known].sort_values(["trace", "start_us"], kind="stable", ignore_index=True)
+        [*_requests(segment, folder), *_calls(segment, folder / "traces.otlp")], columns=list(COLUMNS))
+    table = table.drop_duplicates("span")  # an export is sent again where its answer was lost
+    # A call whose caller's span was never exported has no place in its trace, nor has one below it: none is kept.
+    while not (known := table["parent"].isin(table["span"]) | (table["parent"] == "")).all():
+        table = table[known]
+    table = table.sort_values(["trace", "start_us"], kind="stable", ignore_index=True)
     numbers = pd.Series(np.arange(len(table)), index=table["span"])
     table["parent"] = table["parent"].map(numbers).fillna(-1).astype("int64")
     table["span"] = np.arange(len(table))

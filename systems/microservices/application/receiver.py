@@ -9,6 +9,7 @@ only field, and protobuf joins repeated fields.
 import argparse
 import gzip
 import threading
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -64,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
             ExportTraceServiceRequest.FromString(body)
-        except (OSError, EOFError, DecodeError):
+        except (OSError, EOFError, zlib.error, DecodeError):
             return 400
         self.server.keep(body)
         return 200

@@ -19,7 +19,7 @@ from systems.microservices.traces.critical_paths import critical_paths
 from systems.microservices.traces.culprits import ANOMALIES, US_PER_S
 from systems.microservices.traces.otlp import TABLE
 from systems.microservices.traces.spans import link, read_table
-from systems.microservices.traces.windows import ordinary_times, suspects
+from systems.microservices.traces.windows import ordinary_times, quiet, suspects
 
 GUARD_US = US_PER_S  # between what is ordinary and an injection
 LEAST_REQUESTS = 20  # of an incident
@@ -87,9 +87,9 @@ def _incidents(application: str, first: int, inside: list[tuple[dict[str, str], 
     linked = link(ordinary)
     usual = ordinary_times(linked, critical_paths(linked))
     after = metrics["time"].to_numpy()[:, None] - np.array([start for _, start, _ in inside]) / US_PER_S
-    quiet = metrics[((after < -60) | (after > 300)).all(1)]
+    calm = metrics[((after < -60) | (after > 300)).all(1)]
     return [Incident(application, first + place, _service(fault["inject_pod"]), fault["inject_type"], start, spans,
-                     ordinary, _around(quiet, metrics, start), _table(spans, usual))
+                     ordinary, _around(calm, metrics, start), _table(spans, usual))
             for place, (fault, start, spans) in enumerate(inside)]
 
 
@@ -131,11 +131,11 @@ def _nezha_metrics(folder: Path) -> pd.DataFrame:
     return frame.assign(time=since // pd.Timedelta(seconds=1)).reset_index(drop=True)
 
 
-def _around(quiet: pd.DataFrame, metrics: pd.DataFrame, start_us: int) -> pd.DataFrame:
+def _around(calm: pd.DataFrame, metrics: pd.DataFrame, start_us: int) -> pd.DataFrame:
     """The day's ordinary minutes, put before the fault, and three minutes from the fault on."""
     start = start_us / US_PER_S
     at = metrics[(metrics["time"] >= start) & (metrics["time"] < start + 180)]
-    before = quiet.assign(time=start - 60.0 * np.arange(len(quiet), 0, -1))
+    before = calm.assign(time=start - 60.0 * np.arange(len(calm), 0, -1))
     return pd.concat([before, at], ignore_index=True)
 
 
@@ -143,11 +143,8 @@ def of_recording(folder: Path) -> tuple[list[Incident], int]:
     """Anomalies of a recording that were alone and aimed at one service, and how many had too few requests."""
     spans, anomalies = read_table(folder / TABLE), read_table(folder / ANOMALIES)
     begins, ends = _extent(spans)
-    quiet = np.ones(len(spans), bool)
-    for anomaly in anomalies.itertuples():
-        quiet &= ((ends < anomaly.start_s * US_PER_S - GUARD_US)
-                  | (begins > anomaly.end_s * US_PER_S + GUARD_US)).to_numpy()
-    ordinary = spans[quiet]
+    guard_s, took_s = GUARD_US / US_PER_S, (ends - begins).to_numpy() / US_PER_S
+    ordinary = spans[quiet(begins.to_numpy() / US_PER_S, anomalies, guard_s, took_s + guard_s)]
     linked = link(ordinary)
     usual = ordinary_times(linked, critical_paths(linked))
     metrics = _recorded_metrics(folder / METRICS)
@@ -160,17 +157,12 @@ def of_recording(folder: Path) -> tuple[list[Incident], int]:
         if inside["trace"].nunique() < LEAST_REQUESTS:
             left_out += 1
             continue
-        before = (metrics["time"] < start / US_PER_S - 1) & (metrics["time"] > start / US_PER_S - 600) & ~_during(
-            metrics["time"], anomalies)
+        before = (metrics["time"] < start / US_PER_S - 1) & (metrics["time"] > start / US_PER_S - 600) & quiet(
+            metrics["time"].to_numpy(), anomalies, 1.0)
         at = (metrics["time"] >= start / US_PER_S) & (metrics["time"] < end / US_PER_S)
         found.append(Incident("shop", number, str(anomaly.service), str(anomaly.kind), start, inside, ordinary,
                               metrics[before | at], _table(inside, usual)))
     return found, left_out
-
-
-def _during(times: pd.Series, anomalies: pd.DataFrame) -> np.ndarray:
-    at = times.to_numpy()[:, None]
-    return ((at >= anomalies["start_s"].to_numpy()) & (at <= anomalies["end_s"].to_numpy() + 1)).any(1)
 
 
 def _recorded_metrics(path: Path) -> pd.DataFrame:

@@ -137,10 +137,10 @@ def _uncovered(spans: Spans, order: IntArray, heads: IntArray, start: IntArray, 
     """(n,) us of each span in which none of its children that it waits for runs."""
     if not len(order):
         return length
-    # a child adds what lies before everything that its later siblings cover
-    group = np.repeat(np.arange(len(heads)), np.diff(np.r_[heads, len(order)]))
-    span = int(end.max() - start.min()) + 1
-    earliest = np.minimum.accumulate(start[order] - start.min() - group * span) + group * span + start.min()
+    # a child adds what lies before everything that its later siblings cover; by ranks, for times could be too large
+    starts, rank = np.unique(start[order], return_inverse=True)
+    above = np.repeat(np.arange(len(heads)), np.diff(np.r_[heads, len(order)])) * len(starts)
+    earliest = starts[np.minimum.accumulate(rank - above) + above]
     before = np.r_[end[order[0]], earliest[:-1]]
     before[heads] = end[order[heads]]
     covered = np.maximum(np.minimum(before, end[order]) - start[order], 0)

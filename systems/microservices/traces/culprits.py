@@ -19,7 +19,7 @@ from feature_store.errors import InputError, RefusedError
 from systems.microservices.traces.critical_paths import FloatArray, critical_paths
 from systems.microservices.traces.otlp import read_spans
 from systems.microservices.traces.spans import Spans, read_table
-from systems.microservices.traces.windows import FEATURES, Ordinary, by_time, ordinary_times, suspects
+from systems.microservices.traces.windows import FEATURES, Ordinary, by_time, ordinary_times, suspects, unfamiliar
 
 if TYPE_CHECKING:
     from serving.session import Predictor
@@ -28,6 +28,8 @@ TASK = WORKLOAD = "culprit"
 TARGET = "to_blame"
 ANOMALIES = "anomalies.parquet"
 LEAST_COVERED = 0.5  # share of a window that an anomaly must last in to be its label
+UNFAMILIAR = "spans of operations that --ordinary does not have, held against nothing"
+SHORTEST_S, LONGEST_S = 0.001, 1e9  # a window
 US_PER_S = 1_000_000
 FIRST_WINDOW = pd.Timestamp("2000-01-01", tz="UTC")  # stands for the first request's time: the earliest that is taken
 
@@ -39,7 +41,7 @@ class Suspects:
     Attributes:
         table: of windows.suspects, with start_s of each window, s since the first request.
         spans, requests: how many were read.
-        problems: of what could not be placed, how many; moved: spans moved for their clocks.
+        problems: of what could not be placed or compared, how many; moved: spans moved for their clocks.
         first_us: when the first request began, as the traces count.
     """
 
@@ -58,16 +60,22 @@ def read_suspects(traces: str, window_s: float, ordinary: str | None = None) -> 
         ordinary: traces of an ordinary time; None: the same ones, of which most must be ordinary.
 
     Raises:
-        InputError: nothing to read, or no trace has a root.
+        InputError: nothing to read, no root, no operation with an ordinary time, or no window of that length.
         SourceError: an address does not answer.
     """
+    if not SHORTEST_S <= window_s <= LONGEST_S:
+        raise InputError(f"window must be {SHORTEST_S} to {LONGEST_S:g} s, got {window_s:g}")
     spans = read_spans(traces)
     if not len(spans.roots):
         raise InputError(f"traces must have requests, got spans without any root ({traces})")
     paths = critical_paths(spans)
     usual = ordinary_times(spans, paths) if ordinary is None else _ordinary(read_spans(ordinary))
+    unknown = 0 if ordinary is None else unfamiliar(spans, paths, usual)
+    if unknown == (spans.depth >= 0).sum():
+        raise InputError(f"ordinary traces must have operations that the traces have, got none ({ordinary})")
     table = suspects(spans, paths, usual, by_time(spans, round(window_s * US_PER_S)))
-    return Suspects(table.assign(start_s=table["window"] * window_s), len(spans), len(spans.roots), spans.problems,
+    problems = {**spans.problems, **({UNFAMILIAR: unknown} if unknown else {})}
+    return Suspects(table.assign(start_s=table["window"] * window_s), len(spans), len(spans.roots), problems,
                     paths.moved, int(spans.start_us[spans.roots].min()))
 
 
@@ -101,8 +109,11 @@ def labelled(suspected: Suspects, recording: Path, window_s: float) -> pd.DataFr
     """Rows of the task's telemetry (docs/reference/culprit.md) of a recording: who was to blame is its anomalies.
 
     Windows that an anomaly covers for less than LEAST_COVERED, but not for nothing, are left out.
+
+    Raises:
+        InputError: the anomalies are no table, or lack a column.
     """
-    anomalies = read_table(recording / ANOMALIES)
+    anomalies = read_table(recording / ANOMALIES, ("start_s", "end_s", "service"))
     table = suspected.table
     begins = suspected.first_us / US_PER_S + table["start_s"].to_numpy()[:, None]
     starts, ends = anomalies["start_s"].to_numpy(), anomalies["end_s"].to_numpy()

@@ -8,7 +8,7 @@ unlike in protobuf's own JSON. Of a call to what writes no spans (a database), t
 opentelemetry/proto/trace/v1/trace.proto.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,12 @@ PROTOBUF_ENDINGS = (".pb", ".binpb", ".otlp", ".bin")
 TABLE = "spans.parquet"
 TIMEOUT_S = 60.0
 # SpanKind and StatusCode by number and by name: both are allowed in JSON. A producer's message is not waited for.
-BACKGROUND = (5, "SPAN_KIND_CONSUMER")
+BACKGROUND = (4, "SPAN_KIND_PRODUCER", 5, "SPAN_KIND_CONSUMER")
 FAILED = (2, "STATUS_CODE_ERROR")
 CALLEE = ("peer.service", "db.system.name", "db.system")
+SERVICE = "service.name"
 UNNAMED = "unknown_service"  # what the semantic conventions call a resource without service.name
+NEVER_NS = 2**64  # times are fixed64
 
 
 def read_spans(source: str) -> Spans:
@@ -87,17 +89,21 @@ def spans_of_json(content: bytes, where: str) -> pd.DataFrame:
 
 
 def _rows_of_json(document: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    for resource in document["resourceSpans"]:
-        attributes = resource.get("resource", {}).get("attributes", ())
-        service = next((each["value"]["stringValue"] for each in attributes if each["key"] == "service.name"), UNNAMED)
-        for scope in resource.get("scopeSpans", ()):
-            for span in scope.get("spans", ()):
-                start, end = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
-                yield (span["traceId"].lower(), span["spanId"].lower(), span.get("parentSpanId", "").lower(), service,
-                       span.get("name", ""), start // 1000, (end - start) // 1000, span.get("kind") in BACKGROUND,
-                       span.get("status", {}).get("code") in FAILED,
-                       _callee({each["key"]: each["value"].get("stringValue", "") for each in span.get("attributes", ())
-                                if each["key"] in CALLEE}))
+    for resource in document["resourceSpans"] or ():
+        service = _texts(resource.get("resource") or {}, (SERVICE,)).get(SERVICE) or UNNAMED
+        for scope in resource.get("scopeSpans") or ():
+            for span in scope.get("spans") or ():
+                trace, own, parent = ((span.get(name) or "").lower() for name in ("traceId", "spanId", "parentSpanId"))
+                yield (trace or None, own or None, parent, service, span.get("name") or "",
+                       *_times(*(int(span.get(name) or 0) for name in ("startTimeUnixNano", "endTimeUnixNano"))),
+                       span.get("kind") in BACKGROUND, (span.get("status") or {}).get("code") in FAILED,
+                       _callee(_texts(span, CALLEE)))
+
+
+def _texts(holder: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    """Of the attributes with these names; "" of one that is no text."""
+    return {each["key"]: (each.get("value") or {}).get("stringValue") or ""
+            for each in holder.get("attributes") or () if each.get("key") in names}
 
 
 def spans_of_protobuf(content: bytes, where: str) -> pd.DataFrame:
@@ -116,14 +122,19 @@ def spans_of_protobuf(content: bytes, where: str) -> pd.DataFrame:
 def _rows_of_message(message: Any) -> Iterator[tuple[Any, ...]]:
     for resource in message.resource_spans:
         service = next((each.value.string_value for each in resource.resource.attributes
-                        if each.key == "service.name"), UNNAMED)
+                        if each.key == SERVICE), "") or UNNAMED
         for scope in resource.scope_spans:
             for span in scope.spans:
-                start = span.start_time_unix_nano
-                yield (span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex(), service, span.name,
-                       start // 1000, (span.end_time_unix_nano - start) // 1000, span.kind in BACKGROUND,
-                       span.status.code in FAILED,
+                yield (span.trace_id.hex() or None, span.span_id.hex() or None, span.parent_span_id.hex(), service,
+                       span.name, *_times(span.start_time_unix_nano, span.end_time_unix_nano),
+                       span.kind in BACKGROUND, span.status.code in FAILED,
                        _callee({each.key: each.value.string_value for each in span.attributes if each.key in CALLEE}))
+
+
+def _times(start_ns: int, end_ns: int) -> tuple[int | None, int]:
+    """Start, us, None where it is not set (0), and duration."""
+    start, end = (min(max(at, 0), NEVER_NS) for at in (start_ns, end_ns))
+    return start // 1000 or None, (end - start) // 1000
 
 
 def _callee(attributes: Mapping[str, str]) -> str:

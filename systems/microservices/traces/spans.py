@@ -7,7 +7,7 @@ trace has several roots. `link` takes out what cannot be placed, and counts it.
 Flow: otlp.py and `read_spans` make a frame of COLUMNS; critical_paths.py works on `Spans`. Symbols: n spans, m traces.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,9 @@ BoolArray = NDArray[np.bool_]
 COLUMNS = ("trace", "span", "parent", "service", "operation", "start_us", "duration_us", "background", "error")
 PEER = "callee"  # a further column, where known: whom the span is a call to, "": it is none
 NO_PARENT = -1
+MOST_US = 2**52  # some 140 years: whole microseconds are exact as floats, and sums of a few as integers
 # What is wrong with a span, in the order in which it is looked for.
+UNUSABLE = "spans whose ids, service, start or duration are missing or cannot be, left out"
 REPEATED = "spans with an id that an earlier one of their trace has, left out"
 NEGATIVE = "spans that end before they start, left out"
 ORPHAN = "spans whose parent is not in their trace, off every critical path"
@@ -74,25 +76,27 @@ def link(frame: pd.DataFrame) -> Spans:
     """Finds each span's parent, one root a trace, and what cannot be placed.
 
     Args:
-        frame: COLUMNS, perhaps PEER; ids are numbers or texts, the parent of a root is -1 or "".
+        frame: COLUMNS, perhaps PEER; ids are numbers or texts, the parent of a root is -1, "" or null.
 
     Raises:
-        InputError: a column is missing, or there is no span.
+        InputError: a column is missing, or there is no span that can be placed.
     """
-    missing = [name for name in COLUMNS if name not in frame]
-    if missing:
-        raise InputError(f"table of spans must have {', '.join(COLUMNS)}; {', '.join(missing)} missing")
-    problems: dict[str, int] = {}
+    require_columns(frame, COLUMNS, "table of spans")
+    times = frame[["start_us", "duration_us"]].apply(pd.to_numeric, errors="coerce").astype(float)
+    usable = frame[["trace", "span", "service"]].notna().all(axis=1) & (times.abs() <= MOST_US).all(axis=1)
+    problems = {UNUSABLE: int((~usable).sum())}
+    frame, times = frame[usable], times[usable]
     repeated = frame.duplicated(["trace", "span"])
-    negative = ~repeated & (frame["duration_us"] < 0)
+    negative = ~repeated & (times["duration_us"] < 0)
     problems[REPEATED], problems[NEGATIVE] = int(repeated.sum()), int(negative.sum())
-    frame = frame[~(repeated | negative)]
+    frame, times = frame[~(repeated | negative)], times[~(repeated | negative)]
     if frame.empty:
-        raise InputError("traces must have spans, got none")
+        broken = ", ".join(f"{number:,} {what}" for what, number in problems.items() if number)
+        raise InputError(f"traces must have spans, got none{broken and f': {broken}'}")
     trace = np.asarray(pd.factorize(frame["trace"])[0], np.int64)
-    none = frame["parent"].isin([NO_PARENT, ""]).to_numpy()
+    none = (frame["parent"].isin([NO_PARENT, ""]) | frame["parent"].isna()).to_numpy()
     parent, orphan = _parents(trace, frame["span"], frame["parent"], none)
-    duration = frame["duration_us"].to_numpy(np.int64)
+    duration = times["duration_us"].to_numpy().astype(np.int64)
     root, problems[SEVERAL_ROOTS], problems[ROOTLESS] = _roots(trace, duration, none, orphan)
     depth = _depths(parent, root)
     problems[ORPHAN] = int((orphan & ~root).sum())
@@ -103,8 +107,8 @@ def link(frame: pd.DataFrame) -> Spans:
     service, services = pd.factorize(name, sort=True)
     operation, operations = pd.factorize(frame["operation"].astype(str), sort=True)
     return Spans(trace, parent, depth, service.astype(np.int64), operation.astype(np.int64),
-                 frame["start_us"].to_numpy(np.int64), duration, frame["background"].to_numpy(bool),
-                 frame["error"].to_numpy(bool), tuple(services), tuple(operations),
+                 times["start_us"].to_numpy().astype(np.int64), duration, frame["background"].isin([True]).to_numpy(),
+                 frame["error"].isin([True]).to_numpy(), tuple(services), tuple(operations),
                  {what: number for what, number in problems.items() if number})
 
 
@@ -154,9 +158,19 @@ def _in_loops(parent: IntArray) -> BoolArray:
     return parent[above] >= 0
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """A Parquet table of spans. Raises InputError where it is none."""
+def read_table(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """A Parquet table of a recording. Raises InputError where it is none, or lacks one of the columns."""
     try:
-        return pd.read_parquet(path)
+        # else whole numbers beside a null become floats, in which an id of 64 bits is another one
+        table = pd.read_parquet(path, engine="pyarrow", to_pandas_kwargs={"integer_object_nulls": True})
     except (OSError, ValueError) as error:
-        raise InputError(f"table of spans must be Parquet, got {error} ({path})") from error
+        raise InputError(f"table must be Parquet, got {error} ({path})") from error
+    require_columns(table, columns, str(path))
+    return table
+
+
+def require_columns(table: pd.DataFrame, columns: Sequence[str], what: str) -> None:
+    """Raises InputError where one is missing."""
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise InputError(f"{what} must have {', '.join(columns)}; {', '.join(missing)} missing")

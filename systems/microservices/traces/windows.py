@@ -61,17 +61,25 @@ def ordinary_times(spans: Spans, paths: CriticalPaths) -> Ordinary:
     return Ordinary(times.assign(calls=groups["calls"].mean()))
 
 
-def quiet(at_s: FloatArray, anomalies: pd.DataFrame, after_s: float = 0.0) -> BoolArray:
-    """Which moments of a recording, s, lie in no anomaly, nor less than `after_s` after one."""
+def quiet(at_s: FloatArray, anomalies: pd.DataFrame, after_s: float = 0.0,
+          length_s: "float | FloatArray" = 0.0) -> BoolArray:
+    """Which spells of a recording, from `at_s` on, meet no anomaly, nor less than `after_s` after one."""
     begins, ends = anomalies["start_s"].to_numpy(), anomalies["end_s"].to_numpy() + after_s
-    moments = np.asarray(at_s)[:, None]
-    return np.asarray(~((moments >= begins) & (moments < ends)).any(axis=1))
+    moments, until = (np.asarray(at)[:, None] for at in (at_s, at_s + length_s))
+    return np.asarray(~(((moments >= begins) | (until > begins)) & (moments < ends)).any(axis=1))
 
 
 def by_time(spans: Spans, window_us: int) -> IntArray:
     """(m,) number of each request's window, by the start of its root; windows begin with the first request."""
     starts = spans.start_us[spans.roots]
     return (starts - starts.min()) // window_us
+
+
+def unfamiliar(spans: Spans, paths: CriticalPaths, ordinary: Ordinary) -> int:
+    """Spans of requests of which no ordinary time is known: nothing is held against it."""
+    rows = _of_spans(spans, paths)[spans.depth >= 0].astype({"service": str, "operation": str})
+    spans_of = rows.groupby(["service", "operation"]).size()
+    return int(spans_of[~spans_of.index.isin(ordinary.times.index)].sum())
 
 
 def suspects(spans: Spans, paths: CriticalPaths, ordinary: Ordinary, window: IntArray) -> pd.DataFrame:

@@ -82,9 +82,13 @@ def test_what_runs_at_once_makes_a_path_each_and_the_background_none(found: Fitt
     assert bool(found.application.quiet_ms[0, 1] > found.application.quiet_ms[0, 0])
 
 
-def test_a_recording_without_a_quiet_second_or_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_recording_without_a_quiet_second_a_column_or_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="without an anomaly"):
         fitted(write(tmp_path, [(0.0, SECONDS)]))
-    (tmp_path / "metrics.parquet").unlink()
-    with pytest.raises(InputError, match="metrics and anomalies"):
+    metrics = tmp_path / "metrics.parquet"
+    pd.read_parquet(metrics).drop(columns="requests").to_parquet(metrics)
+    with pytest.raises(InputError, match="requests missing"):
+        fitted(tmp_path)
+    metrics.unlink()
+    with pytest.raises(InputError, match="must be Parquet"):
         fitted(tmp_path)

@@ -71,13 +71,20 @@ def test_free_cores_are_divided_by_what_functions_need(place: Place) -> None:
     assert later["cluster_change"] == pytest.approx(1.0 / 6.0) and later["others_usage"] == pytest.approx(1.0 / 3.0)
 
 
-@pytest.mark.parametrize("said", ["", "[]", "{", "null", '{"rate_rps": "x"}'])
+@pytest.mark.parametrize("said", [
+    "", "[]", "{", "null", '{"rate_rps": "x"}', f'{{"latency_ms": {"9" * 401}}}', "[" * 100_000,
+    *(json.dumps(dict.fromkeys(STATUS, value)) for value in (-1.0, math.inf, math.nan))])
 def test_a_function_that_says_nothing_keeps_its_place(place: Place, said: str) -> None:
     (place.folder / "status" / "hash.json").write_text(said)
     assert "latency_ms" not in place.seen("hash") and place.seen("hash")["allotment_cores"] > 2.0
     allotted = [place.seen(name)["allotment_cores"] for name in ("resize", "hash")]
     assert sum(allotted) == pytest.approx(6.0)
     assert all(math.isfinite(value) for value in place.seen("resize").values())
+
+
+def test_an_objective_of_nothing_ends_no_look(place: Place) -> None:
+    place.tell("hash", **(STANDING | {"most_latency_ms": 0, "used_cores": -1.0}))
+    assert "usage" not in place.seen("hash") and place.seen("resize")["others_preserved"] == 1.0
 
 
 def test_an_old_status_is_none(place: Place) -> None:
@@ -131,6 +138,12 @@ def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
         place.look.write_text(content)
         with pytest.raises(SourceError, match="look"):
             place.limit("resize").read()
+    read = place.limit("resize")
+    place.coordinator.look()
+    read.read()
+    place.look.write_text("[]")
+    with pytest.raises(ActuatorError, match="last look"):
+        read.apply({"target_cores": 2.5})
     place.look.unlink()
     with pytest.raises(SourceError, match="coordinator's look"):
         place.limit("resize").read()

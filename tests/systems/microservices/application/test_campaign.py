@@ -22,6 +22,7 @@ from systems.microservices.application import campaign
 from systems.microservices.application.campaign import ApplicationSettings, record
 from systems.microservices.application.data_card import ANOMALIES, METRICS, SPANS
 from systems.microservices.application.graph import FRONT, SERVICES
+from systems.microservices.application.raw_segments import RawSegments
 from systems.microservices.application.running import TOOLS
 from tests.recording.test_campaign import await_true, groups_left, processes_in
 
@@ -35,6 +36,7 @@ needs_tools = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.jo
 def scratch() -> Iterator[Path]:
     """A short path: a server's socket may have no more than 107 characters."""
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        Path(folder).chmod(0o755)  # servers run under an account of their own
         yield Path(folder)
 
 
@@ -90,6 +92,9 @@ def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_p
 
 
 def test_nothing_recorded_is_nothing_to_write(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must hold a campaign"):
+        record(SMALL, tmp_path, lambda _: None, write_only=True, command="assay record x")
+    RawSegments(tmp_path / "raw", SMALL, resume=False)
     with pytest.raises(SourceError, match="expected finished segments, got none"):
         record(SMALL, tmp_path, lambda _: None, write_only=True, command="assay record x")
 

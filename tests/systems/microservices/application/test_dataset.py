@@ -41,7 +41,10 @@ def folder(tmp_path: Path) -> Path:
                  span(12, 10, Span.SPAN_KIND_CLIENT, "list", 10, 80, peer="catalogue"),
                  span(13, 10, Span.SPAN_KIND_PRODUCER, "visit", 5, 200, peer="analytics")),
         resource("catalogue", span(11, 12, Span.SPAN_KIND_SERVER, "list", 20, 70), failed),
+        resource("catalogue", failed),  # once more
         resource("catalogue", span(15, 99, Span.SPAN_KIND_CLIENT, "row", 30, 40, peer="mariadb")),
+        resource("mariadb", span(17, 15, Span.SPAN_KIND_CLIENT, "read", 31, 39, peer="disk"),
+                 span(18, 17, Span.SPAN_KIND_CLIENT, "seek", 32, 38, peer="disk")),
         resource("cart", span(16, 1, Span.SPAN_KIND_SERVER, "count", 2, 3, prefix="00000000000000ac"))])
     (tmp_path / "traces.otlp").write_bytes(data.SerializeToString())
     np.save(tmp_path / "names.npy", ["home", "cart"])
@@ -79,4 +82,5 @@ def test_what_failed_and_what_nobody_waits_for_is_marked(folder: Path) -> None:
 
 def test_calls_without_their_caller_and_of_other_recordings_are_left_out(folder: Path) -> None:
     table = segment_spans(SEGMENT, folder)
-    assert "cart" not in set(table["service"]) and (table["service"] == "mariadb").sum() == 1
+    assert not {"cart", "disk"} & set(table["service"]) and (table["service"] == "mariadb").sum() == 1
+    assert set(table.loc[table["parent"] < 0, "service"]) == {"nginx"}

@@ -1,5 +1,6 @@
 """OTLP over HTTP: what OpenTelemetry's own exporter sends is in the file, as one message."""
 
+import gzip
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from systems.microservices.application.receiver import Receiver
+
+GZIP = {"Content_Type": "application/x-protobuf", "Content_Encoding": "gzip"}
 
 
 @pytest.fixture
@@ -48,13 +51,15 @@ def test_exports_of_several_services_are_one_message(receiver: Receiver) -> None
     assert [one.scope_spans[0].spans[0].name for one in found] == ["cart works", "pricing works"]
 
 
-@pytest.mark.parametrize(("path", "headers", "status"), [
-    ("/v1/traces", {"Content_Type": "application/json"}, 415),
-    ("/v1/metrics", {"Content_Type": "application/x-protobuf"}, 404),
-    ("/v1/traces", {"Content_Type": "application/x-protobuf"}, 400),
-    ("/v1/traces", {"Content_Type": "application/x-protobuf", "Content_Encoding": "gzip"}, 400),
+@pytest.mark.parametrize(("path", "headers", "status", "body"), [
+    ("/v1/traces", {"Content_Type": "application/json"}, 415, b"no traces"),
+    ("/v1/metrics", {"Content_Type": "application/x-protobuf"}, 404, b"no traces"),
+    ("/v1/traces", {"Content_Type": "application/x-protobuf"}, 400, b"no traces"),
+    ("/v1/traces", GZIP, 400, b"no traces"),
+    ("/v1/traces", GZIP, 400, gzip.compress(b"traces")[:-12]),
+    ("/v1/traces", GZIP, 400, gzip.compress(b"traces")[:10] + b"\xff" * 20),
 ])
 def test_what_is_no_trace_is_refused_and_not_kept(
-        receiver: Receiver, path: str, headers: dict[str, str], status: int) -> None:
-    assert post(receiver.url.replace("/v1/traces", path), b"no traces", **headers) == status
+        receiver: Receiver, path: str, headers: dict[str, str], status: int, body: bytes) -> None:
+    assert post(receiver.url.replace("/v1/traces", path), body, **headers) == status
     assert not receiver.file.exists()

@@ -1,6 +1,7 @@
 """Algorithm 3.1, held against itself written down span by span."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from systems.microservices.traces.critical_paths import ROUNDING_US, critical_paths
@@ -44,6 +45,16 @@ def test_own_time_is_what_no_child_covers(seed: int) -> None:
             begin = spans.start_us[child] - spans.start_us[row]
             covered[begin: begin + spans.duration_us[child]] = True
         assert found[row] == (~covered).sum()
+
+
+def test_own_times_hold_whatever_times_other_traces_have() -> None:
+    frame = random_traces(0, 1500)
+    alone = critical_paths(link(frame)).self_us
+    other = table((-2, -1, "a", -2**50, 2**51), (-3, -2, "b", 0, 2**50)).assign(trace=9999)
+
+    found = critical_paths(link(pd.concat([frame, other], ignore_index=True))).self_us
+
+    assert found[:-2].tolist() == alone.tolist() and found[-2:].tolist() == [2**50, 2**50]
 
 
 def test_the_three_workflows() -> None:

@@ -18,6 +18,7 @@ from systems.microservices.traces.culprits import (
     FIRST_WINDOW,
     TARGET,
     TASK,
+    UNFAMILIAR,
     labelled,
     ranked,
     read_suspects,
@@ -104,6 +105,34 @@ def test_a_bundle_that_is_none_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, arguments)
 
     assert done.exit_code in (1, 2) and "error:" in done.output and "Traceback" not in done.output
+
+
+def test_operations_that_ordinary_traces_do_not_have_are_said(tmp_path: Path) -> None:
+    traces, usual = recording(tmp_path), tmp_path / "usual"
+    usual.mkdir()
+    frame = pd.read_parquet(traces / "spans.parquet")
+    frame[frame["service"] != "three"].to_parquet(usual / "spans.parquet")
+
+    assert read_suspects(str(traces), 1.0, str(usual)).problems == {UNFAMILIAR: 160}
+    assert read_suspects(str(traces), 1.0, str(traces)).problems == {}
+    frame.assign(service=frame["service"] + "-v2").to_parquet(usual / "spans.parquet")
+    with pytest.raises(InputError, match="ordinary traces must have operations"):
+        read_suspects(str(traces), 1.0, str(usual))
+
+
+@pytest.mark.parametrize("window", ["inf", "1e300"])
+def test_a_window_without_an_end_is_refused(tmp_path: Path, window: str) -> None:
+    done = CliRunner().invoke(app, ["culprit", "--traces", str(recording(tmp_path)), "--window", window])
+
+    assert done.exit_code == 2 and "window must be" in done.output
+
+
+def test_anomalies_without_a_column_are_refused(tmp_path: Path) -> None:
+    found = read_suspects(str(recording(tmp_path)), 1.0)
+    pd.DataFrame({"start_s": [1.0], "service": ["one"]}).to_parquet(tmp_path / ANOMALIES)
+
+    with pytest.raises(InputError, match="end_s missing"):
+        labelled(found, tmp_path, 1.0)
 
 
 def test_traces_without_any_root_are_refused(tmp_path: Path) -> None:

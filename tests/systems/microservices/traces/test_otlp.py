@@ -10,7 +10,8 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from feature_store.errors import InputError, SourceError
-from systems.microservices.traces.otlp import read_spans
+from systems.microservices.traces.otlp import UNNAMED, read_spans
+from systems.microservices.traces.spans import NEGATIVE, UNUSABLE
 from tests.systems.microservices.traces.made_traces import table
 
 TRACE, ROOT, CALL = bytes(range(16)), b"\x00" * 7 + b"\x01", b"\x00" * 7 + b"\x02"
@@ -67,6 +68,48 @@ def address() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def broken() -> dict:
+    """A root and a call that are whole, then spans without what they must have."""
+    whole = {"traceId": "aa", "spanId": "01", "parentSpanId": None, "startTimeUnixNano": "1000000",
+             "endTimeUnixNano": "9000000", "attributes": None, "status": None}
+    call = whole | {"spanId": "02", "parentSpanId": "01", "startTimeUnixNano": 2_000_000, "kind": "SPAN_KIND_PRODUCER"}
+    changes = [*({"startTimeUnixNano": start} for start in ("0", None, "-5", "9" * 400)), {"endTimeUnixNano": "9" * 30},
+               {"endTimeUnixNano": None}, {"traceId": None}, {"spanId": ""}]
+    spans = [whole, call, *(call | {"spanId": f"1{number}"} | change for number, change in enumerate(changes)),
+             {name: value for name, value in (call | {"spanId": "20"}).items() if name != "startTimeUnixNano"}]
+    attributes = [{"key": "service.name", "value": {"intValue": 1}}, {"key": "other", "value": None}]
+    return {"resourceSpans": [{"resource": {"attributes": attributes}, "scopeSpans": [{"spans": spans}]},
+                              {"resource": None, "scopeSpans": None}]}
+
+
+def test_a_broken_span_is_counted_and_ends_no_run(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text(json.dumps(broken()))
+
+    found = read_spans(str(tmp_path / "one.json"))
+
+    assert found.start_us.tolist() == [1000, 2000] and found.parent.tolist() == [-1, 0]
+    assert found.problems == {UNUSABLE: 8, NEGATIVE: 1} and found.services == (UNNAMED,)
+    data = message()
+    spans = data.resource_spans[0].scope_spans[0].spans
+    for change in ({"start_time_unix_nano": 0}, {"end_time_unix_nano": 0}, {"trace_id": b""}):
+        made = spans.add()
+        made.CopyFrom(spans[1])
+        made.span_id = bytes([len(spans)] * 8)
+        for name, value in change.items():
+            setattr(made, name, value)
+    (tmp_path / "one.pb").write_bytes(data.SerializeToString())
+    assert read_spans(str(tmp_path / "one.pb")).problems == {UNUSABLE: 2, NEGATIVE: 1}
+
+
+@pytest.mark.parametrize("kind", [4, "SPAN_KIND_PRODUCER", 5, "SPAN_KIND_CONSUMER"])
+def test_producers_and_consumers_are_not_waited_for(tmp_path: Path, kind: "int | str") -> None:
+    whole = document()
+    whole["resourceSpans"][1]["scopeSpans"][0]["spans"][0]["kind"] = kind
+    (tmp_path / "one.json").write_text(json.dumps(whole))
+
+    check(str(tmp_path / "one.json"))
 
 
 def check(source: str) -> None:

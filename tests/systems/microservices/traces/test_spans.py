@@ -1,10 +1,15 @@
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from feature_store.errors import InputError
 from systems.microservices.traces import spans as module
 from systems.microservices.traces.critical_paths import critical_paths
-from systems.microservices.traces.spans import PEER, link
+from systems.microservices.traces.spans import PEER, link, read_table
 from tests.systems.microservices.traces.made_traces import random_traces, table
 
 
@@ -29,6 +34,29 @@ def test_what_is_broken_is_counted_and_never_on_a_path() -> None:
                               module.SEVERAL_ROOTS: 1}
     on_path = critical_paths(found).on_path
     assert [found.services[service] for service in found.service[on_path]] == ["a"]
+
+
+@pytest.mark.parametrize(("column", "value"), [
+    ("start_us", None), ("start_us", 10**30), ("start_us", -2**60), ("duration_us", None), ("duration_us", np.inf),
+    ("duration_us", "x"), ("trace", None), ("span", None), ("service", None)])
+def test_what_lacks_a_time_an_id_or_a_service_is_left_out(column: str, value: object) -> None:
+    frame = table((1, -1, "a", 0, 100), (2, 1, "b", 10, 50), (3, 1, "c", 70, 20)).astype({column: object})
+    frame.loc[1, column] = value
+
+    found = link(frame)
+
+    assert found.problems == {module.UNUSABLE: 1} and found.duration_us.tolist() == [100, 20]
+    assert found.services == ("a", "c") and found.parent.tolist() == [-1, 0]
+
+
+def test_a_null_parent_is_none_and_leaves_ids_of_64_bits_what_they_are(tmp_path: Path) -> None:
+    first = 2**62 + 1
+    frame = table((first, None, "a", 0, 100), (first + 1, first, "b", 10, 50)).assign(background=[None, True])
+    pq.write_table(pa.table({name: frame[name].tolist() for name in frame}), tmp_path / "spans.parquet")
+
+    found = link(read_table(tmp_path / "spans.parquet"))
+
+    assert found.parent.tolist() == [-1, 0] and not found.problems and found.background.tolist() == [False, True]
 
 
 def test_the_longest_span_stands_for_a_root_that_is_missing() -> None:
@@ -66,7 +94,7 @@ def test_a_call_to_what_writes_no_spans_is_the_callees() -> None:
 
 
 def test_an_empty_table_and_one_without_a_column_are_refused() -> None:
-    with pytest.raises(InputError, match="must have spans, got none"):
+    with pytest.raises(InputError, match="must have spans, got none: 1 spans that end before they start"):
         link(table((1, -1, "a", 0, -1)))
     with pytest.raises(InputError, match="duration_us missing"):
         link(table((1, -1, "a", 0, 1)).drop(columns="duration_us"))

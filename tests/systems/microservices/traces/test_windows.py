@@ -3,7 +3,7 @@ import pandas as pd
 
 from systems.microservices.traces.critical_paths import critical_paths
 from systems.microservices.traces.spans import link
-from systems.microservices.traces.windows import FEATURES, MOST, NOTHING, by_time, ordinary_times, suspects
+from systems.microservices.traces.windows import FEATURES, MOST, NOTHING, by_time, ordinary_times, quiet, suspects
 from tests.systems.microservices.traces.made_traces import chain, random_traces
 
 
@@ -61,6 +61,16 @@ def test_a_service_off_every_critical_path_has_the_least_of_every_feature() -> N
     assert found.loc["one", list(FEATURES)].to_dict() == NOTHING
     limits = found[list(FEATURES)]
     assert (limits.min() >= pd.Series(NOTHING)).all() and (limits.max() <= pd.Series(MOST)[list(FEATURES)]).all()
+
+
+def test_a_spell_is_quiet_where_no_part_of_it_is_in_an_anomaly() -> None:
+    anomalies = pd.DataFrame({"start_s": [2.5], "end_s": [4.5]})
+    seconds = np.arange(7.0)
+
+    assert seconds[quiet(seconds, anomalies)].tolist() == [0, 1, 2, 5, 6]
+    assert seconds[quiet(seconds, anomalies, length_s=1.0)].tolist() == [0, 1, 5, 6]
+    assert seconds[quiet(seconds, anomalies, 1.0, 1.5)].tolist() == [0, 1, 6]
+    assert not quiet(np.array([2.5]), anomalies).any() and quiet(np.array([1.5, 4.5]), anomalies, length_s=1.0).all()
 
 
 def test_windows_are_told_apart_by_the_starts_of_their_requests() -> None:
