@@ -14,6 +14,7 @@ from feature_store.errors import SourceError
 from feature_store.sources.metric_map import read_metric_map
 from recording.combination_run import CombinationRun, Stage
 from recording.control_groups import ControlGroups, find_hierarchy
+from recording.data_card import keep_host
 from recording.dataset import CampaignSummary, write_dataset
 from recording.engine import Campaign, ProgressEvent
 from recording.monitoring import Monitoring
@@ -63,7 +64,7 @@ def record_campaign(
 
     Raises:
         MissingToolError: where a program is not installed.
-        InputError: where `raw` holds another campaign.
+        InputError: where `raw` holds another campaign, or none to go on with.
         SourceError: where preparation fails, or no combination gave a sample.
     """
     plan = plan_campaign(settings)
@@ -72,8 +73,10 @@ def record_campaign(
     folder = RawFolder(raw or destination / "raw", settings, resume=resume or write_only)
     campaign = Campaign(plan, lambda combination: folder.has(combination.identifier), on_progress)
     if not write_only:
+        packages = ("torch",) if "training" in settings.workloads else ()
+        keep_host(folder.path, required_tools(settings), packages)
         campaign.record_missing(partial(_record, campaign, settings, folder), scratch, "removing temporary files")
-    summary = write_dataset(settings, plan, folder, destination, required_tools(settings), command)
+    summary = write_dataset(settings, plan, folder, destination, command)
     campaign.tell("done", f"{summary.samples} samples in {destination}")
     return summary
 

@@ -169,6 +169,7 @@ class CombinationRun:
             self._check_alive()
 
     def _check_alive(self) -> None:
+        self._stage.stamper.require_alive()
         for running in self._running:
             # Interference that is through before the time is up is no failure.
             if not running.is_alive() and running.name != "interference" and not self._problem:

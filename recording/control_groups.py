@@ -136,10 +136,10 @@ class ControlGroups:
         return Throttling(counts.get("nr_periods", 0), counts.get("nr_throttled", 0), nanoseconds / 1e9)
 
     def remove(self, folders: Sequence[Path]) -> None:
-        """Removes groups that `make` returned; their processes must have ended."""
+        """Removes groups that `make` returned; their processes must have ended. What stays is left to the reaper."""
         for folder in folders:
-            remove_group(folder)
-            self._guard.release(f"group {folder}")
+            if remove_group(folder):
+                self._guard.release(f"group {folder}")
             self._made.remove(folder)
 
     def remove_all(self) -> None:

@@ -1,20 +1,30 @@
 """The data card of a recorded data set: how, where and with what it was recorded."""
 
+import json
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import psutil
 
+from feature_store.errors import SourceError
 from feature_store.schema import CONFIGURATION, METRICS, TARGET, TARGETS, Column
+from feature_store.whole_files import write_file
 from recording.raw_folder import Outcome
 from recording.settings import SCRAPE_INTERVAL_S, CampaignSettings
 from recording.tools import tool_versions
 
 LICENCE = "CC-BY-4.0"
+_HOST = "host.json"
+_BURSTS = (
+    "nginx and search are loaded in bursts of one second, and a request that has no answer when its burst ends is not "
+    "counted: latency_ms of these two is a mean over requests below one second, so a longer stall cannot be seen in it."
+)
 _IDENTITY_TEXT = {
     "workload": "application that was measured",
     "environment": "machine and load range",
@@ -44,19 +54,52 @@ def machine() -> dict[str, Any]:
     }
 
 
+def keep_host(raw: Path, tools: Iterable[str], packages: Iterable[str] = ()) -> None:
+    """Keeps in a raw folder what this machine is and which versions it has: for when recording begins, and only once.
+
+    Args:
+        raw: of a campaign.
+        tools: programs that it runs.
+        packages: of Python, that it runs with.
+    """
+    if not (raw / _HOST).exists():
+        versions = {"python": platform.python_version(), **tool_versions(tools),
+                    **{name: version(name) for name in packages}}
+        write_file(raw / _HOST, json.dumps({"machine": machine(), "versions": versions}, indent=2))
+
+
+def read_host(raw: Path) -> dict[str, Any]:
+    """`machine` and `versions` with which the data in a raw folder were recorded, wherever this runs.
+
+    Raises:
+        SourceError: it does not say.
+    """
+    try:
+        return dict(json.loads((raw / _HOST).read_text()))
+    except FileNotFoundError:
+        raise SourceError(f"raw folder must say what it was recorded on, got no {_HOST} ({raw}): write its data set "
+                          "with the version of Assay that recorded it") from None
+
+
 def make_card(
     settings: CampaignSettings,
     samples: pd.DataFrame,
     outcomes: list[Outcome],
-    tools: list[str],
+    host: dict[str, Any],
     command: str,
 ) -> dict[str, Any]:
-    """The card's content as JSON values; nothing in it names the host or its folders."""
+    """The card's content as JSON values; nothing in it names the host or its folders.
+
+    Args:
+        settings: of the campaign.
+        samples: its data set.
+        outcomes: what happened in its combinations.
+        host: what it was recorded on (`read_host`).
+        command: the command line.
+    """
     core_share = _mean_core_share(outcomes)
-    latency = samples.groupby("workload")[TARGET].describe(percentiles=[0.05, 0.5, 0.95]).round(4)
-    versions = tool_versions(tools)
-    if "training" in settings.workloads:
-        versions["torch"] = version("torch")
+    described = samples.groupby("workload")[TARGET].describe(percentiles=[0.05, 0.5, 0.95]).round(4)
+    latency = described.astype(object).where(described.notna(), None)  # one sample has no deviation
     return {
         "title": f"Colocation telemetry, environment {settings.environment!r}",
         "licence": LICENCE,
@@ -67,8 +110,7 @@ def make_card(
         "command": command,
         "settings": asdict(settings),
         "scrape_interval_s": SCRAPE_INTERVAL_S,
-        "machine": machine(),
-        "versions": {"python": platform.python_version(), **versions},
+        **host,
         "samples": len(samples),
         "combinations": int(samples["combination"].nunique()),
         "workloads": {str(name): int(count) for name, count in samples["workload"].value_counts().items()},
@@ -80,6 +122,7 @@ def make_card(
             "were running during the recording: what they took is in the metrics, but nobody controlled it.",
             "Metrics are those of the whole machine; the load generators ran on it too.",
             "rate_per_s is a ceiling: load generators pause between requests and never catch up.",
+            *([_BURSTS] if {"nginx", "search"} & set(samples["workload"]) else []),
         ],
     }
 

@@ -10,7 +10,7 @@ from feature_store.cleaning import INTERVAL_COLUMNS, clean_combination
 from feature_store.errors import SourceError
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGET
 from feature_store.whole_files import whole_file, write_file
-from recording.data_card import card_text, make_card
+from recording.data_card import card_text, make_card, read_host
 from recording.plan import Combination
 from recording.raw_folder import Outcome, RawFolder
 from recording.settings import SCRAPE_INTERVAL_S, CampaignSettings
@@ -68,13 +68,12 @@ def write_dataset(
     plan: list[Combination],
     folder: RawFolder,
     destination: Path,
-    tools: list[str],
     command: str,
 ) -> CampaignSummary:
     """Cleans every finished combination and writes the data set.
 
     Raises:
-        SourceError: where no combination gave a sample.
+        SourceError: where no combination gave a sample, or `folder` does not say what was recorded on.
     """
     outcomes = [folder.outcome(one.identifier) for one in plan if folder.has(one.identifier)]
     # A combination that a crash cut short is dropped from the crash on: its raw data end there.
@@ -83,12 +82,12 @@ def write_dataset(
     if not frames:
         problems = "; ".join(f"{one.identifier}: {one.problem}" for one in outcomes[:3] if one.problem)
         raise SourceError(f"campaign: expected samples, got none ({folder.path}): {problems}")
-    samples = pd.concat(frames, ignore_index=True)
+    samples, host = pd.concat(frames, ignore_index=True), read_host(folder.path)
     destination.mkdir(parents=True, exist_ok=True)
     parquet = destination / "samples.parquet"
     with whole_file(parquet) as new:
         samples.to_parquet(new, compression="zstd", index=False)
-    card = make_card(settings, samples, outcomes, tools, command)
+    card = make_card(settings, samples, outcomes, host, command)
     files = (parquet, destination / "card.json", destination / "README.md")
     write_file(files[1], json.dumps(card, indent=2) + "\n")
     write_file(files[2], card_text(card))

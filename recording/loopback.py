@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+from pathlib import Path
 
 ADDRESS = "127.0.0.1"
 
@@ -23,8 +24,9 @@ def free_port() -> int:
             return port
 
 
-def accepts_connections(port: int) -> bool:
-    """Whether something accepts TCP connections on `port`."""
-    with socket.socket() as client:
+def accepts_connections(at: int | Path) -> bool:
+    """Whether something accepts connections on a TCP port, or on the socket at a path."""
+    family, address = (socket.AF_UNIX, str(at)) if isinstance(at, Path) else (socket.AF_INET, (ADDRESS, at))
+    with socket.socket(family) as client:
         client.settimeout(0.5)
-        return client.connect_ex((ADDRESS, port)) == 0
+        return client.connect_ex(address) == 0

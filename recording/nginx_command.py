@@ -1,37 +1,40 @@
 """nginx in the foreground, with everything that it writes in one folder."""
 
-import os
-import pwd
 from pathlib import Path
+
+from recording.processes import unprivileged
 
 _CONFIGURATION = """
 daemon off;
-{user}
 worker_processes {workers};
-pid {run}/nginx.pid;
-error_log {run}/error.log warn;
+pid nginx.pid;
+error_log error.log warn;
 events {{ worker_connections {connections}; }}
 http {{
   keepalive_requests 1000000;
-  client_body_temp_path {run}/body;
-  proxy_temp_path {run}/proxy;
-  fastcgi_temp_path {run}/fastcgi;
-  uwsgi_temp_path {run}/uwsgi;
-  scgi_temp_path {run}/scgi;
+  client_body_temp_path body;
+  proxy_temp_path proxy;
+  fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi;
+  scgi_temp_path scgi;
   {http}
 }}
 """
 
 
-def nginx_command(run: Path, http: str, *, workers: int = 1, connections: int = 512) -> list[str | Path]:
+def nginx_command(
+    run: Path, http: str, *, workers: int = 1, connections: int = 512, files: Path | None = None
+) -> list[str | Path]:
     """Writes the configuration to `run`, and returns the command that serves by it.
 
     Args:
+        run: of the server; nginx itself writes to a folder in it, which relative paths in `http` begin at.
         http: what else stands in its block `http`.
         connections: of a worker.
+        files: folder that it serves, if any.
     """
-    # Started as root, nginx would hand its workers to an account that cannot read our folders.
-    user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
-    path = run / "nginx.conf"
-    path.write_text(_CONFIGURATION.format(user=user, run=run, workers=workers, connections=connections, http=http))
-    return ["nginx", "-p", run, "-e", run / "error.log", "-c", path]
+    own, path = run / "nginx", run / "nginx.conf"
+    own.mkdir(exist_ok=True)
+    path.write_text(_CONFIGURATION.format(workers=workers, connections=connections, http=http))
+    account = unprivileged(own, *([] if files is None else [files]))
+    return [*account, "nginx", "-p", own, "-e", own / "error.log", "-c", path]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feature_store.errors import InputError
 from recording.interference import Phase, draw_phases
 from recording.settings import CampaignSettings
 from recording.workloads.catalogue import WORKLOADS
@@ -11,6 +12,8 @@ from recording.workloads.catalogue import WORKLOADS
 # Combinations of k workloads are drawn in proportion to k squared: every size up to theta occurs, and the
 # crowded ones, which give more samples and more interference per second of recording, dominate.
 _SIZE_EXPONENT = 2.0
+# After so many draws in a row that were there already, others are given up.
+_MOST_DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,17 @@ def draw_sizes(random: np.random.Generator, count: int, theta: int) -> list[int]
 
 
 def plan_campaign(settings: CampaignSettings) -> list[Combination]:
-    """The combinations that a campaign with these settings records, in order."""
+    """The combinations that a campaign with these settings records, in order.
+
+    Raises:
+        InputError: there are not so many that differ.
+    """
     random = np.random.default_rng(settings.seed)
     digits = len(str(settings.combinations - 1))
     plan: list[Combination] = []
     seen: set[str] = set()
     for size in draw_sizes(random, settings.combinations, settings.theta):
-        while True:
+        for _ in range(_MOST_DRAWS):
             workloads = _draw_workloads(random, settings, size)
             phases = (
                 draw_phases(random, settings.profile, settings.seconds_per_combination)
@@ -64,6 +71,9 @@ def plan_campaign(settings: CampaignSettings) -> list[Combination]:
             # Where there are too few configurations to differ in, the interference still does.
             if (key := repr((workloads, phases))) not in seen or not settings.interference:
                 break
+        else:
+            raise InputError(f"combinations must differ, got {settings.combinations} and only {len(plan)} that do: "
+                             "ask for fewer, for more workloads, or for longer ones")
         seen.add(key)
         plan.append(Combination(f"{settings.environment}-{len(plan):0{digits}d}", workloads, phases))
     return plan

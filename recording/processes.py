@@ -19,7 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from feature_store.errors import InputError
 from recording import reaper
+
+# Account of the servers where the recorder is root: a number that neither Debian nor systemd gives to anybody.
+ACCOUNT = 65_530
 
 # Registers the session, joins the control groups, becomes the program. The registration comes first
 # and must succeed: a program that nobody would clean up is not started.
@@ -30,6 +34,44 @@ while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit 125; shift; done
 shift
 exec "$@"
 """
+
+
+def unprivileged(*folders: Path) -> list[str]:
+    """How a server's command begins, so that whoever talks to it cannot act as root; empty where this is not root.
+
+    Every user of this machine reaches a port on loopback, and some servers do for anybody all that their account may.
+
+    Args:
+        folders: that the server reads and writes: they become the account's with all that is in them. Neither may the
+            recorder write there afterwards, nor may root run what lies there.
+
+    Raises:
+        InputError: the account cannot reach them, or there is none.
+    """
+    if os.geteuid() != 0:
+        return []
+    try:
+        for folder in folders:
+            if folder.stat().st_uid != ACCOUNT:
+                _hand_over(folder)
+    except OSError as error:
+        raise InputError(f"account {ACCOUNT} must be there for servers where the recorder is root, got {error}: record "
+                         "as an ordinary user in this namespace") from error
+    start = ["setpriv", f"--reuid={ACCOUNT}", f"--regid={ACCOUNT}", "--clear-groups", "--no-new-privs"]
+    for folder in folders:
+        if subprocess.run([*start, "test", "-x", folder], capture_output=True, check=False).returncode != 0:
+            raise InputError(
+                f"temporary folder must be open to the account {ACCOUNT}, which servers run under where the recorder "
+                f"is root, got {folder}: set TMPDIR to a folder that everybody may enter, and umask to 022")
+    return start
+
+
+def _hand_over(folder: Path) -> None:
+    """The lowest first: root changes nothing in a folder that others can write to by then."""
+    for parent, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.chown(Path(parent, name), ACCOUNT, ACCOUNT, follow_symlinks=False)
+        os.chown(parent, ACCOUNT, ACCOUNT)
 
 
 @dataclass(frozen=True)
@@ -60,6 +102,10 @@ class Guard:
         scratch: parent of the temporary folder; the system's default where None.
         """
         self.folder = Path(tempfile.mkdtemp(prefix="assay-record-", dir=scratch))
+        if os.geteuid() == 0:  # servers pass through it to their own folders, nobody else does
+            with contextlib.suppress(OSError):  # a namespace without that account: `unprivileged` says so
+                os.chown(self.folder, -1, ACCOUNT)
+                self.folder.chmod(0o710)
         self._pipe_path = self.folder / "reaper.pipe"
         os.mkfifo(self._pipe_path, mode=0o600)
         # The reaper inherits an open end: were it to open the pipe itself, everything written until then
@@ -172,12 +218,14 @@ class Guard:
             deadline = time.monotonic() + grace_s
             while time.monotonic() < deadline and any(running.is_alive() for running in targets):
                 time.sleep(0.02)
-        reaper.kill_sessions({running.session for running in targets})
+        gone = reaper.kill_sessions({running.session for running in targets})
         for running in targets:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.process.wait(1.0)
             if running.process.stdout is not None:
                 running.process.stdout.close()
+            if not gone and reaper.session_members({running.session}):
+                continue  # it stays registered: the guard's end and the reaper try again
             self.release(f"session {running.session}")
             with contextlib.suppress(ValueError):
                 self._running.remove(running)

@@ -1,6 +1,7 @@
 """Raw data of a campaign on disk: one folder for each finished combination, so that a kill loses one at most.
 
 settings.json                the campaign's settings; a resumed campaign must have the same
+host.json                    what it is recorded on (recording/data_card.py)
 <combination>/outcome.json   what ran, from when to when, what crashed, what recording cost
 <combination>/metrics.parquet
 <combination>/<workload>.log stamped log of the load generator
@@ -43,12 +44,11 @@ class Outcome:
 
 
 def open_raw_folder(path: Path, settings: Mapping[str, object], *, resume: bool) -> None:
-    """Makes the raw folder of a campaign, or opens it to go on.
+    """Makes the raw folder of a campaign, or opens it to go on or to write its data set.
 
     Raises:
-        InputError: where it holds a campaign and `resume` is false, or one with other settings.
+        InputError: where it holds a campaign and `resume` is false, or none or one with other settings and it is true.
     """
-    path.mkdir(parents=True, exist_ok=True)
     marker = path / "settings.json"
     wanted = json.dumps(settings, indent=2)
     if marker.exists():
@@ -56,7 +56,11 @@ def open_raw_folder(path: Path, settings: Mapping[str, object], *, resume: bool)
             raise InputError(f"raw folder must be empty, got a campaign ({path}): pass --resume or remove it")
         if marker.read_text() != wanted:
             raise InputError(f"resumed campaign must have the settings it began with, got others ({path})")
+    elif resume:
+        raise InputError(f"raw folder must hold a campaign, got no settings.json ({path}): name its folder, or leave "
+                         "out --resume and --write-only to begin one")
     else:
+        path.mkdir(parents=True, exist_ok=True)
         write_file(marker, wanted)
 
 
@@ -64,11 +68,7 @@ class RawFolder:
     """Writes and reads the raw data of one campaign."""
 
     def __init__(self, path: Path, settings: CampaignSettings, *, resume: bool) -> None:
-        """Opens `path`, or makes it.
-
-        Raises:
-            InputError: where it holds a campaign and `resume` is false, or one with other settings.
-        """
+        """Opens `path`, or makes it. Raises InputError as `open_raw_folder` does."""
         self.path = path
         open_raw_folder(path, asdict(settings), resume=resume)
 

@@ -42,29 +42,35 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
-def kill_sessions(sessions: set[int], timeout_s: float = 5.0) -> None:
-    """Sends SIGKILL to every process of `sessions` until none is left or `timeout_s` has passed."""
+def kill_sessions(sessions: set[int], timeout_s: float = 5.0) -> bool:
+    """Sends SIGKILL to every process of `sessions` until none is left (True) or `timeout_s` has passed (False)."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         alive = session_members(sessions)
         if not alive:
-            return
+            return True
         for pid in alive:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
+    return False
 
 
-def remove_group(path: Path, timeout_s: float = 3.0) -> None:
-    """Removes a control group folder; its processes need a moment to leave it after their death."""
+def remove_group(path: Path, timeout_s: float = 3.0) -> bool:
+    """Removes a control group folder; its processes need a moment to leave it after their death.
+
+    Returns:
+        Whether it is gone; False after `timeout_s`.
+    """
     deadline = time.monotonic() + timeout_s
     while path.is_dir():
         with contextlib.suppress(OSError):
             path.rmdir()
-            return
+            return True
         if time.monotonic() > deadline:
-            return
+            return False
         time.sleep(0.02)
+    return True
 
 
 def sweep(lines: set[str]) -> None:

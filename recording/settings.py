@@ -7,6 +7,7 @@ from recording.workloads.catalogue import WORKLOADS
 
 PROFILES = ("base", "shifted")
 SCRAPE_INTERVAL_S = 1
+_LONGEST_S = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class CampaignSettings:
             (
                 "seconds_per_combination",
                 self.seconds_per_combination,
-                "leave at least one window after the warm-up",
-                self.seconds_per_combination >= self.warm_up_s + self.window_s + SCRAPE_INTERVAL_S,
+                f"leave at least one window after the warm-up, and be {_LONGEST_S:g} at most",
+                self.warm_up_s + self.window_s + SCRAPE_INTERVAL_S <= self.seconds_per_combination <= _LONGEST_S,
             ),
             ("seed", self.seed, "be 0 or more", self.seed >= 0),
             ("environment", self.environment, "be a name", self.environment.isidentifier()),

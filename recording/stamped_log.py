@@ -6,12 +6,15 @@ log of a campaign uses one clock, the same that Prometheus stamps its samples wi
     1700000000.123456 <line as printed>
 """
 
+import contextlib
 import os
 import selectors
 import threading
 import time
 from pathlib import Path
 from typing import IO
+
+from feature_store.errors import SourceError
 
 STAMP_DIGITS = 6
 
@@ -35,14 +38,25 @@ class LogStamper:
         self._lock = threading.Lock()
         self._added: list[tuple[int, IO[str]]] = []
         self._closing = False
+        self._error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="log-stamper", daemon=True)
         self._thread.start()
 
     def add(self, pipe: int, log: Path) -> None:
-        """Copies the readable file descriptor `pipe` (duplicated here) to `log` until it ends."""
+        """Copies the readable file descriptor `pipe` (duplicated here) to `log` until it ends.
+
+        Raises:
+            SourceError: as `require_alive`.
+        """
+        self.require_alive()
         with self._lock:
             self._added.append((os.dup(pipe), log.open("a", encoding="utf-8")))
         os.write(self._wake_write, b"+")
+
+    def require_alive(self) -> None:
+        """Raises SourceError where a log could not be written: nothing has been copied since."""
+        if self._error is not None:
+            raise SourceError(f"logs of load generators must be written, got: {self._error}") from self._error
 
     def close(self) -> None:
         """Ends the thread; everything read so far is in the files."""
@@ -54,8 +68,18 @@ class LogStamper:
         self._selector.close()
 
     def _run(self) -> None:
-        pending: dict[int, str] = {}
         files: dict[int, IO[str]] = {}
+        try:
+            self._copy_all(files)
+        except OSError as error:
+            self._error = error
+        for pipe, file in files.items():
+            with contextlib.suppress(OSError):
+                file.close()
+            os.close(pipe)
+
+    def _copy_all(self, files: dict[int, IO[str]]) -> None:
+        pending: dict[int, str] = {}
         while not self._closing:
             for key, _ in self._selector.select():
                 if key.fd == self._wake_read:
@@ -68,9 +92,6 @@ class LogStamper:
                         self._added.clear()
                 else:
                     self._copy(key.fd, pending, files)
-        for pipe, file in files.items():
-            file.close()
-            os.close(pipe)
 
     def _copy(self, pipe: int, pending: dict[int, str], files: dict[int, IO[str]]) -> None:
         stamp = f"{time.time():.{STAMP_DIGITS}f}"

@@ -13,8 +13,8 @@ import numpy as np
 
 from feature_store.errors import SourceError
 from recording.control_groups import ControlGroups, find_hierarchy
+from recording.data_card import keep_host
 from recording.engine import Campaign, ProgressEvent
-from recording.loopback import accepts_connections
 from recording.preparation import prepare_state
 from recording.processes import Guard
 from recording.scaling.arrivals import read_shapes, synthetic_invocations
@@ -84,7 +84,7 @@ def record_scaling(
 
     Raises:
         MissingToolError: where a program is not installed.
-        InputError: where `raw` holds another campaign, or the trace cannot be used.
+        InputError: where `raw` holds another campaign or none to go on with, or the trace cannot be used.
         SourceError: where a server cannot be prepared, or no trial gave data.
     """
     if not write_only:
@@ -102,8 +102,9 @@ def record_scaling(
             groups.remove_all()
 
     if not write_only:
+        keep_host(folder.path, required_scaling_tools(settings))
         campaign.record_missing(record, scratch, "removing temporary files")
-    summary = write_scaling_dataset(settings, plan, folder, destination, required_scaling_tools(settings), command)
+    summary = write_scaling_dataset(settings, plan, folder, destination, command)
     campaign.tell("done", f"{summary.points} points and {summary.windows} windows in {destination}")
     return summary
 
@@ -119,8 +120,7 @@ def _record(campaign: _Campaign, plan: list[tuple[Deployment, list[Trial]]]) -> 
         if not left:
             continue
         campaign.tell("prepare", f"preparing {server}")
-        home = prepare_state(
-            campaign.guard, server, SERVERS[server].prepare, lambda place: accepts_connections(place.port))
+        home = prepare_state(campaign.guard, server, SERVERS[server].prepare, SERVERS[server].is_ready)
         stage = Stage(campaign.guard, campaign.groups, home, own_processors())
         demand_s = campaign.raw.demand_s(server)
         if demand_s is None:

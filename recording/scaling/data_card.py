@@ -1,6 +1,5 @@
 """The data card of a scaling campaign: how, where and with what it was recorded."""
 
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -8,12 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from recording.data_card import LICENCE, machine
+from recording.data_card import LICENCE
 from recording.scaling.columns import EVENTS, POINTS, WINDOWS, Columns
 from recording.scaling.live_deployment import GROUP_WEIGHT
 from recording.scaling.servers.catalogue import SERVERS
 from recording.scaling.settings import ScalingSettings
-from recording.tools import tool_versions
 
 # Where other processes use more than this, cores, a reader is told.
 _QUIET_CORES = 0.3
@@ -25,7 +23,7 @@ def scaling_card(
     tables: Mapping[str, pd.DataFrame],
     demands_s: Mapping[str, float],
     missing: int,
-    tools: list[str],
+    host: Mapping[str, Any],
     command: str,
 ) -> dict[str, Any]:
     """The card's content as JSON values; nothing in it names the host or its folders.
@@ -35,7 +33,7 @@ def scaling_card(
         tables: points, windows and events.
         demands_s: CPU seconds of a request by server, as measured before the trials.
         missing: trials that were planned and not recorded.
-        tools: programs that ran.
+        host: what it was recorded on (recording.data_card.read_host).
         command: the command line.
     """
     points = tables["points"]
@@ -49,8 +47,7 @@ def scaling_card(
         "command": command.replace(settings.trace, trace) if trace else command,
         "settings": {**asdict(settings), "trace": trace},
         "trace": f"{trace}; {_AZURE}" if trace else "synthetic: a day's wave, noise and bursts",
-        "machine": machine(),
-        "versions": {"python": platform.python_version(), **tool_versions(tools)},
+        **host,
         "trials_missing": missing,
         "rows": {name: len(table) for name, table in tables.items()},
         "servers": {

@@ -13,6 +13,7 @@ import pandas as pd
 
 from feature_store.errors import SourceError
 from feature_store.whole_files import whole_file, write_file
+from recording.data_card import read_host
 from recording.scaling.columns import EVENTS, POINTS, WINDOWS
 from recording.scaling.data_card import scaling_card, scaling_card_text
 from recording.scaling.measures import measure, settled_after
@@ -74,18 +75,18 @@ def write_scaling_dataset(
     plan: list[tuple[Deployment, list[Trial]]],
     raw: RawTrials,
     destination: Path,
-    tools: list[str],
     command: str,
 ) -> ScalingSummary:
     """Writes the data set of everything that is finished.
 
     Raises:
-        SourceError: where no point gave data.
+        SourceError: where no point gave data, or `raw` does not say what was recorded on.
     """
     trials = [trial for _, ones in plan for trial in ones]
     tables = make_tables(settings, trials, raw)
     if tables.points.empty:
         raise SourceError(f"scaling campaign: expected points, got none ({raw.path})")
+    host = read_host(raw.path)
     destination.mkdir(parents=True, exist_ok=True)
     files = []
     for name, table in vars(tables).items():
@@ -94,7 +95,7 @@ def write_scaling_dataset(
             table.to_parquet(new, compression="zstd", index=False)
     missing = sum(not raw.has(trial.identifier) for trial in trials)
     demands = {server: demand for server in settings.servers if (demand := raw.demand_s(server)) is not None}
-    card = scaling_card(settings, vars(tables), demands, missing, tools, command)
+    card = scaling_card(settings, vars(tables), demands, missing, host, command)
     for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), ("README.md", scaling_card_text(card))):
         write_file(destination / name, text)
         files.append(destination / name)

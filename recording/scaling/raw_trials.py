@@ -1,6 +1,7 @@
 """Raw data of a scaling campaign on disk: one folder for each finished trial, so that a kill loses one at most.
 
 settings.json                 the campaign's settings; a resumed campaign must have the same
+host.json                     what it is recorded on (recording/data_card.py)
 <server>-demand.json          CPU seconds of a request, measured before the trials
 <trial>/trial.json            what happened
 <trial>/requests.npz          what became of each request

@@ -80,7 +80,7 @@ class RecordedWorkload(ABC):
 
     @abstractmethod
     def server(self, configuration: Configuration, place: Place) -> list[str | Path]:
-        """Command of the server, in the foreground, on loopback only."""
+        """Command of the server, in the foreground, on loopback only, without root's rights (`unprivileged`)."""
 
     @abstractmethod
     def is_ready(self, place: Place) -> bool:

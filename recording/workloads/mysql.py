@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from recording.loopback import accepts_connections
+from recording.processes import unprivileged
 from recording.stamped_log import split_stamped
 from recording.workloads.base import (
     Configuration,
@@ -71,7 +72,6 @@ class MySQL(RecordedWorkload):
         )
         stop = start(self._daemon(place, _BASE_BUFFER_MB))
         try:
-            # The socket, not the port: the root account has no password and is for loopback alone.
             run(
                 [
                     "mariadb",
@@ -95,8 +95,8 @@ class MySQL(RecordedWorkload):
         return self._daemon(place, configuration["memory_mb"])
 
     def is_ready(self, place: Place) -> bool:
-        """Whether it accepts connections."""
-        return accepts_connections(place.port)
+        """Whether it accepts connections, on its socket."""
+        return accepts_connections(self.socket(place))
 
     def load(self, configuration: Configuration, place: Place) -> list[str | Path] | None:
         """sysbench with pauses between transactions."""
@@ -113,9 +113,11 @@ class MySQL(RecordedWorkload):
 
     def _daemon(self, place: Place, buffer_mb: float) -> list[str | Path]:
         return [
-            *("mariadbd", "--no-defaults", *self._user(), f"--datadir={self._data(place)}"),
-            *(f"--socket={self.socket(place)}", "--bind-address=127.0.0.1", f"--port={place.port}"),
-            *(f"--pid-file={place.home / 'mariadbd.pid'}", "--skip-name-resolve", "--performance-schema=OFF"),
+            *unprivileged(self._data(place), place.run),
+            *("mariadbd", "--no-defaults", f"--datadir={self._data(place)}"),
+            # No port: its root account has no password, and only the recorder can reach the socket.
+            *(f"--socket={self.socket(place)}", "--skip-networking"),
+            *(f"--pid-file={place.run / 'mariadbd.pid'}", "--skip-name-resolve", "--performance-schema=OFF"),
             *(f"--innodb-buffer-pool-size={int(buffer_mb)}M", "--innodb-flush-method=O_DIRECT"),
             *("--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=64M"),
             # A dump of the buffer pool would warm the next combination's cache with this one's pages.
@@ -139,7 +141,7 @@ class MySQL(RecordedWorkload):
 
     def socket(self, place: Place) -> Path:
         """Where root logs in without a password."""
-        return place.home / "mysql.sock"
+        return place.run / "mysql.sock"
 
 
 def parse_sysbench(log: str) -> list[Interval]:

@@ -75,8 +75,8 @@ class Nginx(RecordedWorkload):
         """One worker; the corpus starts out of the page cache."""
         files = place.home / str(int(configuration["payload_bytes"]))
         drop_from_cache(files)
-        return nginx_command(place.run, f"access_log {place.run}/access.log; sendfile on; "
-                                        f"server {{ listen {place.address}; root {files}; }}")
+        return nginx_command(place.run, "access_log access.log; sendfile on; "
+                                        f"server {{ listen {place.address}; root {files}; }}", files=files)
 
     def is_ready(self, place: Place) -> bool:
         """Whether it accepts connections."""

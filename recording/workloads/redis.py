@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from recording.loopback import accepts_connections
+from recording.processes import unprivileged
 from recording.stamped_log import split_stamped
 from recording.workloads.base import (
     Configuration,
@@ -67,6 +68,7 @@ class Redis(RecordedWorkload):
     def server(self, configuration: Configuration, place: Place) -> list[str | Path]:
         """Every write is synced to the append-only file before it is answered."""
         return [
+            *unprivileged(place.run),
             *("redis-server", "--bind", "127.0.0.1", "--port", str(place.port), "--dir", place.run),
             *("--daemonize", "no", "--save", "", "--appendonly", "yes", "--appendfsync", "always"),
             *("--maxmemory", f"{int(configuration['memory_mb'])}mb", "--maxmemory-policy", "allkeys-lru"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from recording.loopback import accepts_connections
 from recording.page_cache import drop_from_cache
+from recording.processes import unprivileged
 from recording.workloads.base import (
     Configuration,
     Interval,
@@ -98,8 +99,10 @@ class Search(RecordedWorkload):
         folder = place.home / str(int(configuration["table_rows"]))
         drop_from_cache(folder)
         return [
+            # It loads any library for whoever asks it to (plugin_register).
+            *unprivileged(folder),
             *("groonga", "-s", "--protocol", "http", "--bind-address", "127.0.0.1", "-p", str(place.port)),
-            *("--log-path", place.run / "groonga.log", "--working-directory", place.run, folder / "db"),
+            *("--log-path", "/dev/null", "--working-directory", folder, folder / "db"),
         ]
 
     def is_ready(self, place: Place) -> bool:

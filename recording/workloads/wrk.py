@@ -1,7 +1,8 @@
 """wrk as the load generator of the HTTP workloads: its command and the parser of its log.
 
 wrk prints one summary at its end, so it is run again and again for one second each; the mean
-latency of each run comes from the `done` hook of the Lua script, with all its digits.
+latency of each run comes from the `done` hook of the Lua script, with all its digits. A request
+that has no answer yet when its run ends is not in it: latencies are those of requests below one second.
 """
 
 import re
@@ -48,13 +49,13 @@ def wrk_command(
 
 
 def parse_wrk(log: str) -> list[Interval]:
-    """One interval for each burst that completed requests."""
+    """One interval for each burst that completed requests and had no failure: what fails is often fast."""
     intervals = []
     for stamp, line in split_stamped(log):
         match = _BURST.match(line)
         if match is None:
             continue
-        requests, duration_us, mean_us = int(match[1]), int(match[2]), float(match[3])
-        if requests > 0 and duration_us > 0:
+        requests, duration_us, mean_us, failed = int(match[1]), int(match[2]), float(match[3]), int(match[4])
+        if requests > 0 and duration_us > 0 and failed == 0:
             intervals.append(Interval(stamp - duration_us / 1e6, stamp, requests, mean_us / 1e3))
     return intervals

@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -24,8 +26,15 @@ from recording.campaign import record_campaign, required_tools
 from recording.control_groups import find_hierarchy
 from recording.dataset import COLUMNS, CampaignSummary
 from recording.engine import ProgressEvent
+from recording.loopback import accepts_connections, free_port
+from recording.preparation import Prepare, prepare_state
+from recording.processes import ACCOUNT, Guard
 from recording.settings import CampaignSettings
+from recording.workloads.base import Place
+from recording.workloads.catalogue import WORKLOADS
+from recording.workloads.mysql import MySQL
 from recording.workloads.redis import Redis
+from recording.workloads.search import Search
 
 SMALL = CampaignSettings(
     workloads=("redis", "nginx"),
@@ -38,6 +47,7 @@ SMALL = CampaignSettings(
 )
 REDIS = dataclasses.replace(SMALL, workloads=("redis",), theta=1)
 MISSING = [name for name in required_tools(SMALL) if shutil.which(name, path=tools.SEARCH_PATH) is None]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_tools = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 
@@ -69,15 +79,25 @@ def children_called(name: str) -> list[psutil.Process]:
     return found
 
 
+@contextlib.contextmanager
+def open_scratch() -> Iterator[Path]:
+    """A folder that the servers' account may enter, as it may not enter pytest's."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
-    (tmp_path / "scratch").mkdir()
-    return tmp_path / "scratch"
+def scratch() -> Iterator[Path]:
+    with open_scratch() as folder:
+        yield folder
 
 
-def record(tmp_path: Path, settings: CampaignSettings = SMALL, **options: object) -> CampaignSummary:
+def record(
+    tmp_path: Path, settings: CampaignSettings = SMALL, scratch: Path | None = None, **options: object
+) -> CampaignSummary:
     return record_campaign(
-        settings, tmp_path / "out", lambda event: None, scratch=tmp_path / "scratch", **options  # type: ignore[arg-type]
+        settings, tmp_path / "out", lambda event: None, scratch=scratch, **options  # type: ignore[arg-type]
     )
 
 
@@ -104,7 +124,7 @@ def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(tmp_path: Pa
     assert list(scratch.iterdir()) == [] and groups_left(os.getpid()) == [] and processes_in(scratch) == []
 
     # Everything is there: resuming starts nothing and writes the same samples.
-    again = record(tmp_path, resume=True)
+    again = record(tmp_path, scratch=scratch, resume=True)
     assert again.samples == summary.samples
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out" / "samples.parquet"), samples)
 
@@ -126,7 +146,7 @@ def test_a_crashed_workload_ends_its_combination_only(tmp_path: Path, scratch: P
 
     thread = threading.Thread(target=crash)
     thread.start()
-    summary = record(tmp_path, settings)
+    summary = record(tmp_path, settings, scratch)
     thread.join()
     (problem,) = summary.problems.items()
     assert problem[0] == "test-0"
@@ -168,8 +188,29 @@ def test_a_server_that_does_not_start_is_reported(
 ) -> None:
     monkeypatch.setattr(Redis, "server", lambda *_: ["redis-server", "--no-such-option", "1"])
     with pytest.raises(SourceError, match=r"got none.*redis ended by itself with status 1: (.|\n)*no-such-option"):
-        record(tmp_path, REDIS)
+        record(tmp_path, REDIS, scratch)
     assert list(scratch.iterdir()) == []
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mysql", "redis", "search"])
+def test_no_user_of_this_machine_becomes_root_through_a_server(name: str) -> None:
+    workload = WORKLOADS[name]
+    if any(shutil.which(tool, path=tools.SEARCH_PATH) is None for tool in workload.tools):
+        pytest.skip(f"needs {' and '.join(workload.tools)}")
+    small: dict[str, Prepare] = {
+        "mysql": partial(MySQL().make_tables, tables=1, rows=10),
+        "search": lambda place, run, start: Search().make_index(place, run, 10)}
+    with open_scratch() as scratch, Guard(scratch) as guard:
+        home = prepare_state(guard, name, small.get(name, workload.prepare), workload.is_ready)
+        place = Place(home, guard.folder / "run", free_port())
+        place.run.mkdir()
+        server = guard.start(name, workload.server({"memory_mb": 64.0, "table_rows": 10.0}, place),
+                             output=guard.folder / "out", environment=tools.ENVIRONMENT)
+        await_true(lambda: workload.is_ready(place), 30)
+        assert psutil.Process(server.session).uids() == (ACCOUNT, ACCOUNT, ACCOUNT)
+        assert accepts_connections(place.port) == (name != "mysql")  # which has no password
 
 
 def test_a_missing_tool_is_found_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,13 @@ def test_few_configurations_do_not_stop_a_plan() -> None:
     assert len(plan_campaign(settings)) == 30
 
 
+def test_more_combinations_than_there_can_be_are_refused() -> None:
+    settings = CampaignSettings(
+        workloads=("training",), theta=1, combinations=10_000, seconds_per_combination=3.0, window_s=1, warm_up_s=0.0)
+    with pytest.raises(InputError, match=r"combinations must differ, got 10000 and only \d+ that do"):
+        plan_campaign(settings)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -74,6 +81,8 @@ def test_few_configurations_do_not_stop_a_plan() -> None:
         ({"combinations": 0}, "combinations must be 1 or more, got 0"),
         ({"window_s": 0}, "window_s must be a whole number of scrapes"),
         ({"seconds_per_combination": 5.0}, "seconds_per_combination must leave at least one window"),
+        ({"seconds_per_combination": float("inf")}, "and be 86400 at most, got inf"),
+        ({"seconds_per_combination": float("inf"), "warm_up_s": float("inf")}, "and be 86400 at most, got inf"),
         ({"environment": "a b"}, "environment must be a name"),
         ({"profile": "night"}, "profile must be one of"),
         ({"warm_up_s": -1.0}, "warm_up_s must be 0 or more"),

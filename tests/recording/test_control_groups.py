@@ -66,6 +66,19 @@ def test_one_group_can_be_removed_before_the_others(guard: Guard, tmp_path: Path
     assert not second[0].exists()
 
 
+def test_a_group_that_could_not_be_removed_goes_when_the_guard_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    monkeypatch.setattr("recording.control_groups.remove_group", lambda folder: False)  # something is still in it
+    with Guard(tmp_path) as guard:
+        groups = ControlGroups(guard, Hierarchy(1, tmp_path / "cpu", None))
+        (folder,) = groups.make("a", cpu=True, memory_mb=None)
+        groups.remove_all()
+        assert folder.exists()
+    assert not folder.exists()
+
+
 def test_without_writable_groups_there_are_no_limits(guard: Guard) -> None:
     groups = ControlGroups(guard, Hierarchy(1, None, None))
     assert not groups.set_weight("redis", 50) and groups.throttling("redis") == Throttling()

@@ -1,13 +1,17 @@
 """The data card: complete, consistent with the samples, and silent about the host."""
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from feature_store.errors import SourceError
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS
-from recording.data_card import card_text, make_card
+from recording import data_card, tools
+from recording.data_card import card_text, keep_host, make_card, read_host
 from recording.overhead import CpuReading, core_shares
 from recording.raw_folder import Outcome
 from recording.settings import CampaignSettings
@@ -15,6 +19,9 @@ from recording.settings import CampaignSettings
 
 def outcome(identifier: str, seconds: float, share: float, problem: str = "") -> Outcome:
     return Outcome(identifier, {}, 100.0, 100.0 + seconds, 0.0, problem, {"recorder": share, "prometheus": 0.01})
+
+
+HOST = {"machine": data_card.machine(), "versions": {"nginx": "1.2.3"}}
 
 
 @pytest.fixture
@@ -26,13 +33,37 @@ def card() -> dict[str, Any]:
         "latency_ms": [1.0, 3.0, 5.0],
     })
     outcomes = [outcome("base-0", 30.0, 0.04), outcome("base-1", 10.0, 0.0, "nginx ended by itself")]
-    return make_card(CampaignSettings(seed=7), samples, outcomes, [], "assay record data/base")
+    return make_card(CampaignSettings(seed=7), samples, outcomes, HOST, "assay record data/base")
 
 
 def test_the_card_counts_what_is_in_the_samples(card: dict[str, Any]) -> None:
     assert (card["samples"], card["combinations"], card["workloads"]) == (3, 2, {"redis": 2, "nginx": 1})
     assert card["latency_ms"]["redis"]["mean"] == 2.0
     assert card["problems"] == {"base-1": "nginx ended by itself"}
+
+
+def test_the_card_is_json_where_a_workload_has_one_sample(card: dict[str, Any]) -> None:
+    json.dumps(card, allow_nan=False)
+    assert card["latency_ms"]["nginx"]["std"] is None and math.isclose(card["latency_ms"]["redis"]["std"], 1.4142)
+
+
+def test_the_card_says_what_the_bursts_of_wrk_leave_out(card: dict[str, Any]) -> None:
+    assert "a longer stall cannot be seen" in card_text(card)
+
+
+def test_the_card_names_what_was_recorded_on_wherever_it_is_written(
+    card: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SourceError, match=r"must say what it was recorded on, got no host.json"):
+        read_host(tmp_path)
+    keep_host(tmp_path, ["sh"], ["pandas"])
+    recorded = read_host(tmp_path)
+    assert recorded["machine"] == data_card.machine() and recorded["versions"]["pandas"] == pd.__version__
+    monkeypatch.setattr(tools, "SEARCH_PATH", "/nowhere")  # on a machine without the tools, and another one
+    monkeypatch.setattr(data_card, "machine", dict)
+    keep_host(tmp_path, ["sh"])
+    assert read_host(tmp_path) == recorded
+    assert (card["machine"], card["versions"]) == (HOST["machine"], HOST["versions"])
 
 
 def test_the_recorders_share_is_weighted_by_time(card: dict[str, Any]) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recording.processes import Guard
+from feature_store.errors import InputError
+from recording import reaper
+from recording.processes import ACCOUNT, Guard, unprivileged
 from recording.reaper import session_members
+from tests.recording.test_campaign import needs_root, open_scratch
 
 # A recorder in small: a server that ignores SIGTERM and has a child, a group and a temporary file. It prints
 # the session's id once both are up, then waits.
@@ -89,6 +92,47 @@ def test_a_process_that_leaves_its_group_is_stopped_with_its_session(scratch: Pa
         guard.stop([running], grace_s=0)
         assert session_members({running.session}) == []
     assert list(scratch.iterdir()) == []
+
+
+def test_a_session_that_could_not_be_ended_is_ended_with_the_guard(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper, "kill_sessions", lambda sessions: False)  # it sits in the kernel, and cannot be killed
+    with Guard(scratch) as guard:
+        running = guard.start("stuck", ["sleep", "1000"], output=guard.folder / "out")
+        guard.stop([running], grace_s=0)
+        assert session_members({running.session})
+    assert session_members({running.session}) == [] and running.process.wait(5) == -signal.SIGKILL
+
+
+@needs_root
+def test_a_server_of_root_has_an_account_of_its_own_that_reaches_its_folders_alone(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").touch()
+    with open_scratch() as scratch, Guard(scratch) as guard:
+        home = guard.folder / "home"
+        (home / "data").mkdir(parents=True, mode=0o700)
+        (home / "data" / "file").touch(mode=0o600)
+        (home / "link").symlink_to(tmp_path / "elsewhere")
+        try_all = (f"id -u; echo 1 >{home}/data/file && echo may;"
+                   f"echo 1 >{tmp_path}/elsewhere || ls {guard.folder} || echo no")
+        guard.call("server", [*unprivileged(home), "/bin/sh", "-c", try_all], output=guard.folder / "out")
+        said = [line for line in (guard.folder / "out").read_text().splitlines() if "denied" not in line]
+        assert said == [str(ACCOUNT), "may", "no"]
+        assert (tmp_path / "elsewhere").stat().st_uid == 0
+        for_others = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "test", "-e", home]
+        assert subprocess.run(for_others, check=False).returncode == 1
+
+
+@needs_root
+def test_a_folder_that_the_servers_account_cannot_enter_is_refused(scratch: Path) -> None:
+    scratch.chmod(0o700)
+    with Guard(scratch) as guard, pytest.raises(InputError, match=f"must be open to the account {ACCOUNT}.* TMPDIR"):
+        unprivileged(guard.folder)
+
+
+def test_an_ordinary_users_servers_are_that_users(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert unprivileged(scratch) == []
 
 
 def test_a_server_gets_time_to_end_itself(scratch: Path) -> None:

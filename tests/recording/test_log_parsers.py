@@ -73,6 +73,7 @@ def test_every_cut_of_a_log_is_parsed(workload: str) -> None:
     ("workload", "line"),
     [
         ("nginx", "burst requests=0 duration_us=1008917 mean_us=0.0 failed=3"),
+        ("nginx", "burst requests=120 duration_us=1008917 mean_us=80.0 failed=120"),
         ("nginx", "unable to connect to 127.0.0.1:1 Connection refused"),
         ("redis", "Could not connect to Redis at 127.0.0.1:1: Connection refused"),
         ("redis", '"1186.71","6.643","0.616","3.831","28.271","42.975","43.007"'),

@@ -13,6 +13,16 @@ def test_a_free_port_is_never_one_that_an_outgoing_connection_may_be_given():
     assert len(ports) > 250  # two processes that ask at once are rarely told the same
 
 
+def test_a_socket_with_a_path_is_asked_like_a_port(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    assert not accepts_connections(path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        assert not accepts_connections(path)
+        server.listen()
+        assert accepts_connections(path)
+
+
 def test_a_port_in_use_is_not_offered(monkeypatch):
     with socket.socket() as server:
         server.bind((ADDRESS, free_port()))

@@ -41,3 +41,9 @@ def test_a_campaign_is_resumed_only_on_request_and_with_its_settings(tmp_path: P
         RawFolder(tmp_path, CampaignSettings(seed=1), resume=False)
     with pytest.raises(InputError, match="must have the settings it began with"):
         RawFolder(tmp_path, CampaignSettings(seed=2), resume=True)
+
+
+def test_a_folder_without_a_campaign_is_not_resumed_and_stays_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must hold a campaign, got no settings.json \(.*wrong\)"):
+        RawFolder(tmp_path / "wrong", CampaignSettings(), resume=True)
+    assert list(tmp_path.iterdir()) == []

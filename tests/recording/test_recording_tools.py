@@ -1,6 +1,7 @@
 """A missing program is named with its Debian package."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ def test_a_missing_program_names_its_package_in_one_line(monkeypatch: pytest.Mon
         require_tools(["groonga"])
     assert "apt-get install groonga-bin" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["--chekc"], 2), (["--check", "now"], 2)])
+def test_the_installer_installs_nothing_where_it_is_asked_otherwise(arguments: list[str], status: int) -> None:
+    done = subprocess.run(["bash", INSTALLER, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert "--check" in (done.stderr if status else done.stdout) and "installed" not in done.stdout
 
 
 def test_every_tool_of_a_workload_has_a_package_that_the_installer_installs() -> None:

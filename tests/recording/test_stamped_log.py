@@ -4,6 +4,9 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
+from feature_store.errors import SourceError
 from recording.stamped_log import LogStamper, split_stamped
 
 
@@ -43,4 +46,21 @@ def test_several_pipes_go_to_their_own_files(tmp_path: Path) -> None:
         os.close(read)
     for number in range(3):
         assert await_lines(tmp_path / f"{number}.log", 1)[0][1] == f"from {number}"
+    stamper.close()
+
+
+def test_a_log_that_cannot_be_written_is_reported_and_none_is_begun_after_it(tmp_path: Path) -> None:
+    stamper = LogStamper()
+    read, write = os.pipe()
+    stamper.add(read, Path("/dev/full"))  # as a disk that is full
+    stamper.require_alive()
+    os.write(write, b"line\n")
+    with pytest.raises(SourceError, match=r"logs of load generators must be written, got: .*No space left"):
+        for _ in range(500):
+            time.sleep(0.01)
+            stamper.require_alive()
+    with pytest.raises(SourceError, match="No space left"):
+        stamper.add(read, tmp_path / "next.log")
+    os.close(write)
+    os.close(read)
     stamper.close()

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from recording import dataset
+from recording.data_card import keep_host
 from recording.dataset import write_dataset
 from recording.plan import Combination
 from recording.raw_folder import Outcome, RawFolder
@@ -23,13 +24,14 @@ Write = Callable[[pd.DataFrame], object]
 def write_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes the data set whose one combination has these samples."""
     folder = RawFolder(tmp_path / "raw", CampaignSettings(), resume=False)
+    keep_host(folder.path, [])
     folder.write(Outcome("base-0", {}, 1.0, 2.0, 0.5, "", {}), pd.DataFrame(index=pd.DatetimeIndex([], tz="UTC")), {})
     monkeypatch.setattr(dataset, "make_card", lambda *_: {"recorder_core_share": {"sum": 0.0}})
     monkeypatch.setattr(dataset, "card_text", lambda card: "")
 
     def write(samples: pd.DataFrame) -> object:
         monkeypatch.setattr(dataset, "clean_raw", lambda *_: samples)
-        return write_dataset(CampaignSettings(), [Combination("base-0", (), ())], folder, tmp_path / "out", [], "")
+        return write_dataset(CampaignSettings(), [Combination("base-0", (), ())], folder, tmp_path / "out", "")
 
     return write
 
@@ -38,12 +40,13 @@ def write_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 def write_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes the scaling data set that has these points, windows and events."""
     raw = RawTrials(tmp_path / "raw", ScalingSettings(), resume=False)
+    keep_host(raw.path, [])
     monkeypatch.setattr(scaling_dataset, "scaling_card", lambda *_: {})
     monkeypatch.setattr(scaling_dataset, "scaling_card_text", lambda card: "")
 
     def write(rows: pd.DataFrame) -> object:
         monkeypatch.setattr(scaling_dataset, "make_tables", lambda *_: Tables(rows, rows, rows))
-        return write_scaling_dataset(ScalingSettings(), [], raw, tmp_path / "out", [], "")
+        return write_scaling_dataset(ScalingSettings(), [], raw, tmp_path / "out", "")
 
     return write
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from recording.loopback import accepts_connections
 from recording.workloads.base import Place, RunCommand, StartCommand
 
 
@@ -42,7 +43,11 @@ class ScalableServer(ABC):
 
     @abstractmethod
     def command(self, place: Place, workers: int) -> list[str | Path]:
-        """Command of one instance, in the foreground, on loopback only."""
+        """Command of one instance, in the foreground, on loopback only, without root's rights (`unprivileged`)."""
+
+    def is_ready(self, place: Place) -> bool:
+        """Whether an instance accepts connections."""
+        return accepts_connections(place.port)
 
     def address(self, place: Place) -> str:
         """Where the load generator reaches the instance."""

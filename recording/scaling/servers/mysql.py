@@ -44,6 +44,10 @@ class ScalableMySQL(ScalableServer):
             *("--thread-handling=pool-of-threads", f"--thread-pool-size={workers}", "--thread-pool-oversubscribe=1"),
         ]
 
+    def is_ready(self, place: Place) -> bool:
+        """Whether it accepts connections, on its socket."""
+        return MySQL().is_ready(place)
+
     def address(self, place: Place) -> str:
         """Its socket: the root account has no password."""
         return f"unix:{MySQL().socket(place)}"

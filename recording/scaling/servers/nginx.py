@@ -46,7 +46,7 @@ class ScalableNginx(ScalableServer):
         # take all.
         return nginx_command(place.run, f"""access_log off;
   gzip on; gzip_comp_level 6; gzip_types text/plain; default_type text/plain;
-  server {{ listen {place.address} reuseport; root {place.home}; }}""", workers=workers)
+  server {{ listen {place.address} reuseport; root {place.home}; }}""", workers=workers, files=place.home)
 
     def set_workers(self, place: Place, workers: int, leader: int) -> None:
         """A reload: new workers take over, old ones end once their connections have."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from feature_store.errors import SourceError
+from recording.processes import unprivileged
 from recording.scaling.protocols import answers, redis_command
 from recording.scaling.servers.base import ScalableServer
 from recording.workloads.base import Place, RunCommand, StartCommand
@@ -61,6 +62,7 @@ class ScalableRedis(ScalableServer):
 
     def _daemon(self, place: Place, folder: Path) -> list[str | Path]:
         return [
+            *unprivileged(folder),
             *("redis-server", "--bind", "127.0.0.1", "--port", str(place.port), "--dir", folder, "--daemonize", "no"),
             *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"),
         ]

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from feature_store.errors import MissingToolError, SourceError
+from recording.data_card import keep_host, read_host
 from recording.engine import Campaign, ProgressEvent
 from recording.processes import Guard
 from recording.tools import require_tools
@@ -60,7 +61,7 @@ def record(
 
     Raises:
         MissingToolError: where a program is not installed.
-        InputError: where `raw` holds another campaign.
+        InputError: where `raw` holds another campaign, or none to go on with.
         SourceError: where a program of the application does not start or ends, or no segment is finished.
     """
     # Absolute: the programs that write there work in a folder of their own.
@@ -69,11 +70,12 @@ def record(
     if not write_only and not all(map(folder.has, campaign.plan)):
         require_tools(TOOLS)
         _require_exporter()
+        keep_host(folder.path, TOOLS, ("opentelemetry-sdk",))
         campaign.record_missing(partial(_record, campaign, settings, folder), scratch, "stopping the application")
     if not (segments := folder.segments()):
         raise SourceError(f"campaign: expected finished segments, got none ({folder.path})")
-    tables = make_tables(settings, folder)
-    files = (*write_tables(tables, destination), *write_card(settings, segments, tables, destination, command))
+    host, tables = read_host(folder.path), make_tables(settings, folder)
+    files = (*write_tables(tables, destination), *write_card(settings, segments, tables, host, destination, command))
     summary = ApplicationSummary(
         **{name: len(table) for name, table in tables.named().items()},
         missing=sum(not folder.has(number) for number in campaign.plan), files=files)

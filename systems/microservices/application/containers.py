@@ -107,8 +107,7 @@ class Containers:
         """Removes every group; their processes must have ended."""
         for folders in self._folders.values():
             for controller in ("cpuacct", "blkio"):
-                if self._hierarchy.version == 1 and controller in folders:
-                    remove_group(folders[controller])
+                if self._hierarchy.version == 1 and controller in folders and remove_group(folders[controller]):
                     self._guard.release(f"group {folders[controller]}")
         self._groups.remove_all()
 

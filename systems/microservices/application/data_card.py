@@ -1,24 +1,20 @@
 """The data card of a campaign on the application: how, where and with what it was recorded."""
 
 import json
-import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from feature_store.whole_files import write_file
-from recording.data_card import LICENCE, machine
+from recording.data_card import LICENCE
 from recording.scaling.live_deployment import GROUP_WEIGHT
-from recording.tools import tool_versions
 from systems.microservices.application.dataset import GAP_S, Tables
 from systems.microservices.application.graph import FRONT, SERVICES
 from systems.microservices.application.raw_segments import Segment
-from systems.microservices.application.running import TOOLS
 from systems.microservices.application.settings import ApplicationSettings
 from systems.microservices.traces.windows import quiet
 
@@ -61,16 +57,17 @@ _QUEUE_S = 3.0
 _COLUMNS = {"spans": SPANS, "metrics": METRICS, "anomalies": ANOMALIES}
 
 
-def write_card(settings: ApplicationSettings, segments: Sequence[Segment], tables: Tables, destination: Path,
-               command: str) -> list[Path]:
-    """Writes card.json and README.md; nothing in them names the host or its folders."""
-    card = _card(settings, segments, tables, command)
+def write_card(settings: ApplicationSettings, segments: Sequence[Segment], tables: Tables,
+               host: Mapping[str, Any], destination: Path, command: str) -> list[Path]:
+    """Writes card.json and README.md, which name what was recorded on, by `host`, but neither host nor folders."""
+    card = _card(settings, segments, tables, host, command)
     for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), ("README.md", _text(card))):
         write_file(destination / name, text)
     return [destination / "card.json", destination / "README.md"]
 
 
-def _card(settings: ApplicationSettings, segments: Sequence[Segment], tables: Tables, command: str) -> dict[str, Any]:
+def _card(settings: ApplicationSettings, segments: Sequence[Segment], tables: Tables, host: Mapping[str, Any],
+          command: str) -> dict[str, Any]:
     anomalies, latencies = tables.anomalies, _latencies(tables)
     moments = [datetime.fromtimestamp(segment.start_unix_s, UTC) for segment in segments]
     return {
@@ -79,16 +76,14 @@ def _card(settings: ApplicationSettings, segments: Sequence[Segment], tables: Ta
         "recorded_utc": [moment.isoformat(timespec="seconds") for moment in (min(moments), max(moments))],
         "command": command,
         "settings": asdict(settings),
-        "machine": machine(),
-        "versions": {"python": platform.python_version(), **tool_versions(TOOLS),
-                     "opentelemetry-sdk": version("opentelemetry-sdk")},
+        **host,
         "segments": [segment.number for segment in segments],
         "rows": {name: len(table) for name, table in tables.named().items()},
         "requests": int((tables.spans["service"] == FRONT).sum()),
         "failed": int(((tables.spans["service"] == FRONT) & tables.spans["error"]).sum()),
         "used_cores": round(float(tables.metrics.groupby("time_s")["cpu_cores"].sum().median()), 3),
         "other_cores": round(tables.other_cores, 3),
-        "without_anomaly_s": int(quiet(tables.metrics["time_s"].unique(), tables.anomalies).sum()),
+        "without_anomaly_s": int(quiet(tables.metrics["time_s"].unique(), tables.anomalies, length_s=1.0).sum()),
         "alone": int(anomalies["alone"].sum()),
         "kinds": {kind: _felt(tables, kind, *latencies) for kind in anomalies["kind"].cat.categories},
         "services": {name: _of_service(tables, name) for name in SERVICES},

@@ -38,8 +38,8 @@ def prepare_stores(guard: Guard) -> dict[str, Path]:
     """Fills the databases and returns where they lie. Raises SourceError as `prepare_state` does."""
     prepare: dict[str, Prepare] = {
         "redis": ScalableRedis().prepare, "mariadb": partial(MySQL().make_tables, tables=1, rows=TABLE_ROWS)}
-    return {name: prepare_state(guard, name, prepare[name], lambda place: accepts_connections(place.port))
-            for name in STORES}
+    is_ready = {"redis": ScalableRedis().is_ready, "mariadb": MySQL().is_ready}
+    return {name: prepare_state(guard, name, prepare[name], is_ready[name]) for name in STORES}
 
 
 class Application:
@@ -129,7 +129,9 @@ class Application:
         if name == "redis":
             return ScalableRedis().command(place, 1)
         if name == "mariadb":
-            return MySQL().server({"memory_mb": _BUFFER_MB}, place)
+            # Its relay needs a port; whoever logs in there acts as no more than the server's account.
+            return [*MySQL().server({"memory_mb": _BUFFER_MB}, place),
+                    *("--skip-networking=OFF", f"--bind-address={ADDRESS}", f"--port={place.port}")]
         if name == FRONT:
             return nginx_command(place.run, f"""access_log off;
   upstream entry {{ server {relayed[ENTRY]}; keepalive 128; }}

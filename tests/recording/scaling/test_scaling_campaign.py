@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 from feature_store.errors import InputError, MissingToolError, SourceError
 from recording import tools
+from recording.data_card import keep_host
 from recording.engine import ProgressEvent
 from recording.scaling import campaign, dataset, plan
 from recording.scaling.campaign import record_scaling
@@ -26,7 +28,7 @@ from recording.scaling.plan import Deployment
 from recording.scaling.raw_trials import Event, RawTrials, TrialOutcome
 from recording.scaling.servers.nginx import ScalableNginx
 from recording.scaling.settings import ScalingSettings
-from tests.recording.test_campaign import await_true, groups_left, processes_in
+from tests.recording.test_campaign import await_true, groups_left, open_scratch, processes_in
 
 SMALL = ScalingSettings(
     servers=("nginx",), utilisations=(0.3, 0.6), point_s=2.0, warm_up_s=0.5, most_attempts=1, sweeps_only=True)
@@ -41,9 +43,9 @@ def one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
-    (tmp_path / "scratch").mkdir()
-    return tmp_path / "scratch"
+def scratch() -> Iterator[Path]:
+    with open_scratch() as folder:
+        yield folder
 
 
 @needs_nginx
@@ -152,6 +154,7 @@ def test_what_a_stopped_campaign_has_is_written_without_recording(
     monkeypatch.setattr(dataset, "scaling_card", lambda *arguments: {"missing": arguments[3]})
     monkeypatch.setattr(dataset, "scaling_card_text", lambda card: "")
     raw = RawTrials(tmp_path / "out" / "raw", SMALL, resume=False)
+    keep_host(raw.path, [])
     due = np.arange(0.0, 2.5, 0.01)
     result = Result(due, due, due, due + 0.01, np.zeros(len(due), dtype=np.uint8))
     samples = [Sample(0.5 * at, 0.1 * at, 0.0, 0.0, 0.1 * at, 0.0, 0, 0, 2.0) for at in range(6)]
@@ -163,6 +166,9 @@ def test_what_a_stopped_campaign_has_is_written_without_recording(
     assert point["cpu_cores"] == pytest.approx(0.2) and point["utilisation"] == pytest.approx(0.8)
     assert json.loads((tmp_path / "out" / "card.json").read_text()) == {"missing": 17}
     empty = tmp_path / "empty"
+    with pytest.raises(InputError, match="must hold a campaign"):
+        record_scaling(SMALL, empty, lambda event: None, write_only=True)
+    RawTrials(empty / "raw", SMALL, resume=False)
     with pytest.raises(SourceError, match="expected points, got none"):
         record_scaling(SMALL, empty, lambda event: None, write_only=True)
 

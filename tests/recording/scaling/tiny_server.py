@@ -4,6 +4,7 @@ import selectors
 import socket
 import threading
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
@@ -15,13 +16,17 @@ class TinyServer:
         stalled: CLOCK_MONOTONIC at the beginning and the end of the stall, once it has been, s.
     """
 
-    def __init__(self, stall_at: int = -1, stall_s: float = 0.0, closes: bool = False) -> None:
+    def __init__(self, stall_at: int = -1, stall_s: float = 0.0, closes: bool = False, says: bool = True,
+                 hangs_up_at: Collection[int] = ()) -> None:
         """Args:
         stall_at: number of the request before whose answer it sleeps.
         stall_s: for how long, s.
         closes: whether it closes the connection after each answer.
+        says: whether the answer says so.
+        hangs_up_at: numbers of the requests in place of whose answer it closes the connection.
         """
         self._stall_at, self._stall_s, self._closes = stall_at, stall_s, closes
+        self._says, self._hangs_up_at = says, hangs_up_at
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -57,15 +62,17 @@ class TinyServer:
 
     def _answer(self, client: socket.socket) -> None:
         request = client.recv(65536)
-        if request:
+        hangs_up = not request or self.requests in self._hangs_up_at
+        self.requests += bool(request) and hangs_up
+        if not hangs_up:
             if self.requests == self._stall_at:
                 begun = time.monotonic()
                 time.sleep(self._stall_s)
                 self.stalled = (begun, time.monotonic())
             self.requests += 1
             found = b"404 Not Found" if b"missing" in request else b"200 OK"
-            close = b"Connection: close\r\n" if self._closes else b""
+            close = b"Connection: close\r\n" if self._closes and self._says else b""
             client.sendall(b"HTTP/1.1 " + found + b"\r\n" + close + b"Content-Length: 2\r\n\r\nok")
-        if not request or self._closes:
+        if hangs_up or self._closes:
             self._selector.unregister(client)
             client.close()

@@ -1,5 +1,6 @@
 """What is read of a user's file, and how long replicas took to come."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
+from feature_store.sources.invocations import read_invocations
 from systems.autoscaling.service.history import read_file, rises
 
 ROWS = "time,rate_rps,p99_ms\n2026-01-01T00:00:00Z,5,10\n2026-01-01T00:01:00Z,6,\n2026-01-01T00:02:00Z,7,12\n"
@@ -41,6 +43,16 @@ def test_rows_may_stand_in_any_order_and_lack_a_rate(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_said_with_its_row(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_file(written(tmp_path, text))
+
+
+def test_a_file_that_is_torn_or_damaged_is_no_table(tmp_path: Path) -> None:
+    for name, content in (("torn.csv.gz", gzip.compress(ROWS.encode() * 50, mtime=0)[:40]),
+                          ("damaged.csv.xz", b"\xff" * 40)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match="must be CSV"):
+            read_file(tmp_path / name)
+        with pytest.raises(InputError, match="expected a CSV file"):
+            read_invocations(tmp_path / name)
 
 
 def test_a_rise_takes_until_as_many_serve() -> None:
