@@ -163,7 +163,7 @@ class GateFields(Written):
     at_least_difference: float | None = Field(
         default=None, description="Limit of metric - reference, of either sign: for rewards")
     least_cases: int | None = Field(
-        default=None, ge=0,
+        default=None, ge=1,
         description="Least number of test rows, configurations or episodes that the metric is a mean of (`case_counts` "
                     "of `evidence.json`); below, or where the evidence does not say, the gate fails")
 

@@ -14,9 +14,10 @@ metric itself is usable.
                              model's own cases; None: there is none. Of cases that it was trained on ("left_out") both
                              models' are left out (models/paired_cases.py). Where nothing can be claimed ("unclaimed")
                              a gate relative to it rejects nobody: such a version stays challenger
-                             (serving/succession.py). Nor does one whose metric is beyond the threshold by no more than
-                             luck explains: the upper end of the paired interval (99 %) reaches it. So far from a wide
-                             margin, an equal model would fail about as often as it holds
+                             (serving/succession.py). Nor does one of which fewer than least_cases are left, nor one
+                             whose metric is beyond the threshold by no more than luck explains: the upper end of the
+                             paired interval (99 %) reaches it. So far from a wide margin, an equal model would fail
+                             about as often as it holds
 """
 
 import math
@@ -161,6 +162,9 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
             value, cases, problem = _on_unseen(gate.metric, evidence, champion)
             if value is None:
                 return result(None, absolute, False, problem)
+            if cases is not None and cases < gate.least_cases:
+                return result(value, None, True, "nothing is claimed against the champion: it was trained on all but "
+                                                 f"{cases} of the cases, and {gate.least_cases} are asked for")
     threshold, source = _threshold(gate, value, evidence, champion)
     if threshold is None:
         return result(value, None, False, source)
@@ -216,6 +220,9 @@ def _threshold(
     else:
         whose = gate.relative_to
         reference, problem = _usable(evidence.get("metrics"), gate.relative_to, whose)
+        units = unit_of(gate.metric, evidence), unit_of(whose, evidence)
+        if all(units) and units[0] != units[1]:
+            reference, problem = None, f"{whose} must be in {units[0]}, as {gate.metric} is, got {units[1]}"
     if reference is None:
         return None, problem
     if gate.compared == "ratio":

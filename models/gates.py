@@ -124,7 +124,7 @@ def parse_gate(name: Any, mapping: Any, where: str) -> Gate:
     if known not in (None, better):
         raise InputError(f"better: expected {known}, which is better of {metric}, got {better} ({where})")
     key, compared = _limit_key(mapping, better, where)
-    relative_to = _reference(mapping, metric, key, compared, where)
+    relative_to = _reference(mapping, metric, unit or known_metric(metric).unit, key, compared, where)
     return MetricGate(name, metric, better, _limit(mapping[key], key, metric, compared, where), compared, relative_to,
                       _least_cases(mapping, where), unit)
 
@@ -185,8 +185,11 @@ def _limit_key(mapping: Mapping[Any, Any], better: Better, where: str) -> tuple[
     return key, compared
 
 
-def _reference(mapping: Mapping[Any, Any], metric: str, key: str, compared: Compared, where: str) -> str | None:
-    """Raises InputError: a relative limit without a reference, an absolute one with it, or the metric itself."""
+def _reference(mapping: Mapping[Any, Any], metric: str, unit: str, key: str, compared: Compared,
+               where: str) -> str | None:
+    """Raises InputError: a relative limit without a reference, an absolute one with it, the metric itself, or another
+    unit than the metric's.
+    """
     if compared == "value":
         if "relative_to" in mapping:
             raise InputError(f"{key} is an absolute limit, got it with relative_to: {mapping['relative_to']} "
@@ -205,10 +208,10 @@ def _reference(mapping: Mapping[Any, Any], metric: str, key: str, compared: Comp
                          f"did you mean relative_to: {CHAMPION}?")
     if relative_to != CHAMPION:
         _require_listed(mapping, "relative_to", relative_to, where)
-        units = known_metric(metric).unit, known_metric(relative_to).unit
-        if all(units) and units[0] != units[1]:
-            raise InputError(f"relative_to: expected a metric in {units[0]}, as {metric} is, got {relative_to} in "
-                             f"{units[1]} ({where})")
+        other = known_metric(relative_to).unit
+        if unit and other and unit != other:
+            raise InputError(f"relative_to: expected a metric in {unit}, as {metric} is, got {relative_to} in {other} "
+                             f"({where})")
     return relative_to
 
 

@@ -67,12 +67,6 @@ class Encoder:
             parts.append(((numbers - code.mean) / code.scale)[:, None])
         return np.concatenate(parts, axis=1)
 
-    def unseen(self, configurations: pd.DataFrame) -> dict[str, list[str]]:
-        """Values of categories that no column stands for, by name of the category."""
-        unseen = {code.name: sorted(set(configurations[code.name].astype(str)) - set(code.values))
-                 for code in self.codes if isinstance(code, CategoryCode)}
-        return {name: values for name, values in unseen.items() if values}
-
     def distance(self, configurations: pd.DataFrame) -> FloatArray:
         """(columns of the configuration, C, C): squared differences of numbers in units of their mean; 0 or 1 of
         categories."""

@@ -50,6 +50,11 @@ class Backbone(nn.Module):
         return outputs.gather(1, column[:, None])[:, 0]
 
 
+def holds_trunk(hidden: Sequence[int], width: int) -> bool:
+    """Whether a network of such hidden layers can start from a trunk of that width."""
+    return len(hidden) >= 2 and min(hidden) >= width
+
+
 @torch.no_grad()
 def grow(backbone: Backbone, workload: int | None, columns: Sequence[int | None],
          network: nn.Sequential) -> nn.Sequential:
@@ -65,7 +70,7 @@ def grow(backbone: Backbone, workload: int | None, columns: Sequence[int | None]
     first, second, head = backbone.layers
     layers = linear_layers(network)
     width = second.out_features
-    if len(layers) < 3 or min(layer.out_features for layer in layers[:-1]) < width:
+    if not holds_trunk([layer.out_features for layer in layers[:-1]], width):
         return network
     for column, joint in enumerate(columns):
         if joint is not None:

@@ -9,7 +9,7 @@ Symbols: J joint features; x (m, n) scaled features and y (m,) scaled target of 
 
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from feature_store.errors import InputError
-from models.learners.backbone import Backbone, grow
+from models.learners.backbone import Backbone, grow, holds_trunk
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.adam import Adam
 from models.training.denormal_numbers import denormals_flushed
@@ -48,7 +48,8 @@ class WorkloadData:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """Backbones by kind ("monotone", "plain") with the order of their joint features and workloads."""
+    """Backbones by kind ("monotone", "plain"), none where nothing was pretrained, with the order of their joint
+    features and workloads."""
 
     joint_features: tuple[str, ...]
     workloads: tuple[str, ...]
@@ -59,18 +60,29 @@ class Pretrained:
         """The initial network of a workload: the backbone grown to the sizes `hidden`; kind as in `backbones`.
 
         A workload that the pool does not have starts from the mean of the heads, and keeps fresh weights on features
-        that the pool does not have.
+        that the pool does not have. Where nothing was pretrained all weights are fresh.
         """
         network = build_mlp(len(features), hidden, torch.Generator().manual_seed(seed))
         if kind == "monotone":
             initialise(linear_layers(network), queries)
-        head = POOL_HEAD if POOL_HEAD in self.workloads else workload
-        columns = [self.joint_features.index(name) if name in self.joint_features else None for name in features]
-        known = self.workloads.index(head) if head in self.workloads else None
-        network = grow(self.backbones[kind], known, columns, network)
+        if self.backbones:
+            head = POOL_HEAD if POOL_HEAD in self.workloads else workload
+            columns = [self.joint_features.index(name) if name in self.joint_features else None for name in features]
+            known = self.workloads.index(head) if head in self.workloads else None
+            network = grow(self.backbones[kind], known, columns, network)
         if kind == "monotone":
             project(linear_layers(network), queries)
         return network
+
+
+def nothing_to_pretrain(hidden: Collection[Sequence[int]], settings: TrainingSettings) -> str:
+    """Why no network of such hidden layers starts from a backbone; "" where one does."""
+    if any(holds_trunk(widths, settings.trunk_width) for widths in hidden):
+        return ""
+    narrowest = min((min(widths) for widths in hidden if len(widths) > 1), default=None)
+    hint = "" if narrowest is None else f"; trunk_width: {narrowest} would do"
+    return (f"nothing was pretrained: to start from a backbone of width {settings.trunk_width} (training.trunk_width) "
+            f"takes two or more hidden layers, none of them narrower, which no workload has{hint}")
 
 
 def pretrain(

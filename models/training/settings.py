@@ -18,7 +18,8 @@ class TrainingSettings(Written):
     pretrain_epochs: WholeNumber = Field(
         default=30, description="Epochs of the backbone that all workloads start from")
     trunk_width: PositiveWholeNumber = Field(
-        default=300, json_schema_extra={"unit": "neurons"}, description="Width of that backbone's layers")
+        default=300, json_schema_extra={"unit": "neurons"}, description="Width of that backbone's layers; "
+        "a workload starts from it that has two or more hidden layers, none narrower")
     iterations: WholeNumber = Field(
         default=20, description="Limit of the train-verify loop after the planned epochs (Algorithm 1, epsilon)")
     epochs_per_iteration: PositiveWholeNumber = Field(default=10, description="Epochs between two proofs of the loop")

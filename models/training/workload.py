@@ -91,13 +91,12 @@ def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) 
     return found if physical in found.properties else replace(found, properties=(*found.properties, physical))
 
 
-def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:
-    """What is trained for: the orders, with the box in scaled coordinates, the walls a little outside.
+def trained_orders(raw: Specification) -> tuple[Monotonicity, ...]:
+    """The orders that are trained for, a feature each.
 
-    An order under conditions is trained for in the whole box, but where another one contradicts it. Other properties,
-    and finite values, are the proof's alone. Raises InputError where there is no order.
+    An order under conditions is trained for in the whole box, but where another one contradicts it. Raises InputError
+    where there is no order.
     """
-    lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
     ways: dict[int, set[Direction]] = {}
     for rule in [rule for rule in raw.properties if isinstance(rule, Monotonicity)]:
         for feature in rule.features:
@@ -105,8 +104,19 @@ def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specifi
     orders = tuple(Monotonicity((feature,), way) for feature, found in sorted(ways.items()) if len(found) == 1
                    for way in found)
     if not orders:
-        raise InputError("specification must have a monotone property that can be trained for, got none")
-    return Specification(raw.feature_names, lower - WALL, upper + WALL, orders, raw.tolerance, raw.output_names)
+        raise InputError("specification must have a monotone property that can be trained for, got none; demand of a "
+                         "feature one direction that no other property contradicts")
+    return orders
+
+
+def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:
+    """What is trained for: the orders, with the box in scaled coordinates, the walls a little outside.
+
+    Other properties, and finite values, are the proof's alone. Raises InputError where there is no order.
+    """
+    lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
+    return Specification(raw.feature_names, lower - WALL, upper + WALL, trained_orders(raw), raw.tolerance,
+                         raw.output_names)
 
 
 def save_network(network: nn.Sequential, path: Path) -> None:

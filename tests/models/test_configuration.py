@@ -182,7 +182,8 @@ def test_an_artifact_store_uri_is_kept_and_a_path_is_resolved(edited) -> None:  
         ("at_least: 0.5, ", "", r"expected one limit .*, got none \(.*mlflow.yaml, line \d+, "
          r"gates.performance.test_accuracy\)"),
         ("better: larger", "better: more", "better: expected smaller or larger, got 'more'"),
-        ("least_cases: 30", "least_cases: 1.5", "least_cases: expected a whole number from 0, got 1.5"),
+        ("least_cases: 30", "least_cases: 1.5", "least_cases: expected a whole number from 1, got 1.5"),
+        ("least_cases: 30", "least_cases: 0", "least_cases: expected a whole number from 1, got 0"),
         ("verdict: PROVED", "verdict: UNKNOWN", "specification.verdict: expected PROVED, got 'UNKNOWN'"),
         ("minimum_gain: {}", "minimum_gain: 3", "^promotion.minimum_gain: expected a mapping, got 3"),
         ("minimum_gain: {}", "minimum_gain: {r: -1}", "^promotion.minimum_gain.r: expected a number from 0, got -1"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.gate_report import GateReport, GateResult, evaluate_gates
-from models.gates import CHAMPION, MetricGate, VerdictGate, parse_gates
+from models.gates import CHAMPION, MetricGate, VerdictGate, parse_gate, parse_gates
 from models.metrics import METRICS
 from models.paired_cases import Cases
 
@@ -97,6 +97,23 @@ def test_cases_that_the_champion_was_trained_on_reject_nobody() -> None:
     assert (found.passed, found.value, found.cases) == (True, 1.0, 40)
     worse = result("champion_mse", with_cases([0.0] * 30 + [1.2] * 40), {**champion, "left_out": list(range(30))})
     assert (worse.passed, worse.value) == (False, pytest.approx(1.2)), "nor do they let anybody in"
+
+
+@pytest.mark.parametrize(("least", "passed"), [(40, False), (41, True)])
+def test_as_many_cases_are_asked_for_as_decide(least: int, passed: bool) -> None:
+    evidence, gate = with_cases([0.0] * 30 + [1.2] * 40), replace(GATES["champion_mse"], least_cases=least)
+    champion = {"version": 3, "metrics": {"test_mse": 1.0}, "left_out": list(range(30))}
+    (found,) = evaluate_gates(evidence, champion, [gate]).gates
+    assert found.passed is passed and ("all but 40 of the cases, and 41 are asked for" in found.reason) is passed
+
+
+@pytest.mark.parametrize(("unit", "passed"), [("ms", True), ("s", False), (None, True)])
+def test_a_reference_in_another_unit_fails(unit: str | None, passed: bool) -> None:
+    gate = parse_gate("stalls", {"metric": "stalls", "better": "smaller", "relative_to": "usual", "at_most_ratio": 1.5,
+                                 "unit": "ms"}, "tests")
+    evidence = {"metrics": {"stalls": 2.0, "usual": 2.0}, "units": {"stalls": "ms", "usual": unit}}
+    (found,) = evaluate_gates(evidence, None, [gate]).gates
+    assert found.passed is passed and ("usual must be in ms, as stalls is, got s" in found.reason) is not passed
 
 
 @pytest.mark.parametrize("places", [[70], [-1], ["0"], {}, "all", list(range(70)), [[1]]])

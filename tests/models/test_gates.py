@@ -129,6 +129,8 @@ def test_anything_is_a_gate_or_one_line_of_error(name: Any, line: Any) -> None:
      "at_least_ratio: expected a metric above 0, got mean_reward, which may be negative .*use at_least_difference"),
     ({"metric": "test_mse", "better": "smaller", "relative_to": "baseline_mae", "at_most_ratio": 1.0},
      "relative_to: expected a metric in scaled², as test_mse is, got baseline_mae in scaled"),
+    ({"metric": "stalls", "better": "smaller", "relative_to": "latency_us", "at_most_ratio": 1.0, "unit": "ms"},
+     "relative_to: expected a metric in ms, as stalls is, got latency_us in µs"),
     ({"metric": "latency_us", "better": "smaller", "at_most": 3, "unit": "ms"}, "unit: expected µs, in which"),
     ({"metric": "stalls", "better": "smaller", "at_most": 3, "unit": ""}, "unit: expected a text, such as ms"),
 ])

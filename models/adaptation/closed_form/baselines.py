@@ -5,8 +5,8 @@
     low_rank       levels, effects, and the leading patterns of what is left (probabilistic principal components)
     boosted_ratios gradient boosting of the log ratio between two configurations of one workload (scikit-learn)
 
-The Gaussian process with exchangeable workloads is the hierarchical model whose covariance stays the kernel's:
-`Hierarchical(strength=inf)`.
+The Gaussian process with exchangeable workloads is the hierarchical model whose covariance stays the kernel's: as good
+as so at `Hierarchical(strength=1e9)` (learners.py).
 
 Symbols as in learner.py.
 """

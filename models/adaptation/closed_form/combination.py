@@ -41,14 +41,14 @@ class FittedMean:
 
 
 # What is added to the mean, in variances, by loss.
-SHIFTS = {"mape": -1.0, "median": 0.0, "mse": 0.5}
+SHIFTS = {"mape": -1.0, "median": 0.0}
 
 
 def point(prediction: Prediction, loss: str = "mape") -> FloatArray:
     """(E, C): the target's value that makes the expected loss least, where its logarithm is normal.
 
     mape: exp(mean - variance), the median of the density weighted by 1 / target (Gneiting 2011, "Making and evaluating
-    point forecasts", section 2.3); median: exp(mean), for errors in logarithms; mse: exp(mean + variance / 2).
+    point forecasts", section 2.3); median: exp(mean), for errors in logarithms.
 
     Raises:
         InputError: `loss` is none of these.

@@ -238,12 +238,6 @@ class FittedMetaNetwork:
         factor = self.inflation[np.minimum(count, len(self.inflation) - 1)]
         return Prediction(mean, np.maximum(said.variance * factor[:, None], LEAST_VARIANCE))
 
-    def embedding(self, support: Support) -> FloatArray:
-        """(E, embedding): the first network's."""
-        mean = torch.from_numpy(self.prior.predict(support).mean.astype(np.float32))
-        with torch.no_grad():
-            return self.networks[0].embed(self.cells.x, self.cells.runs(support), mean).double().numpy()
-
 
 def _with_mixtures(pool: Pool, fold: IntArray, each: int, seed: int) -> tuple[Pool, IntArray]:
     """The pool and `each` mixtures a workload, with another of its fold, and all their folds (Zhang et al., "mixup",

@@ -74,15 +74,9 @@ class TimeNetwork(nn.Module):
         is_run = slots.is_run[..., None]
         parts = [torch.cat([self._samples(x, slots) * is_run, is_run], dim=-1).flatten(1)]
         if self.encoder is not None:
-            parts.append(self.embed(x, runs))
+            # of FLASH's X_t = [x_t, y_t] (appendix A.1)
+            parts.append(self.encoder(self._samples(x, runs), runs.is_run))
         return torch.cat(parts, dim=1)
-
-    def embed(self, x: Tensor, runs: Runs) -> Tensor:
-        """(E, embedding); of FLASH's X_t = [x_t, y_t] (appendix A.1)."""
-        if self.encoder is None:
-            raise InputError("network must have an encoder to give an embedding, got none")
-        embedding: Tensor = self.encoder(self._samples(x, runs), runs.is_run)
-        return embedding
 
     def rows(self, targets: Tensor, workload: Tensor) -> Tensor:
         """targets (E or 1, Q, d), workload (E, f - d): (E, Q, f)."""
@@ -156,11 +150,6 @@ class FittedTime:
             runs = self.cells.runs(Support(support.at[part], support.y[part], support.metrics[part]))
             mean[part] = self._log_times(runs).double().numpy()
         return Prediction(mean, said.variance * self.inflation[np.minimum(count, len(self.inflation) - 1)][:, None])
-
-    def embedding(self, support: Support) -> FloatArray:
-        """(E, embedding). Raises InputError: there is no encoder."""
-        with torch.no_grad():
-            return self.network.embed(self.cells.x, self.cells.runs(support)).double().numpy()
 
     def _log_times(self, runs: Runs) -> Tensor:
         network, x = self.network, self.cells.x

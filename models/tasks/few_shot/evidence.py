@@ -103,7 +103,7 @@ def seen_support(folder: Path, inputs: Sequence[str]) -> SeenRows:
 
 def interval_crossing(network: ReluNetwork, scaling: FeatureScaling, specification: Specification, reach: float,
                       seed: int) -> dict[str, Any]:
-    """Verdict on upper >= lower over the whole box, of the network with the interval's ends as its two outputs.
+    """Verdict and reason on upper >= lower over the whole box, of the network with the interval's ends as its outputs.
 
     Args:
         reach: half the interval's length, log units; specification: for its box, scaled.
@@ -117,7 +117,7 @@ def interval_crossing(network: ReluNetwork, scaling: FeatureScaling, specificati
     unsafe = obligations(graph, asked).unsafe
     assert unsafe is not None
     result, _ = prove_outputs(graph, unsafe, Budget(seconds=20.0), seed=seed)
-    return {"status": str(result.status), "statement": asked.statement}
+    return {"status": str(result.status), "reason": result.reason, "statement": asked.statement}
 
 
 def _predict(network: ReluNetwork, scaling: FeatureScaling, rows: FloatArray) -> FloatArray:

@@ -182,7 +182,7 @@ def adapt(knowledge: Knowledge, workload: str, settings: FewShot, target: str, s
         "runs": int(table.pool.runs[own, at].sum()), "bases": settings.bases,
         "support": [{"configuration": label(table.configurations.iloc[i]), "index": int(i),
                      "target": float(np.exp(table.pool.y[own, i]))} for i in at],
-        "embedding": padded.tolist(), "embedding_entries": encoder.size,
+        "embedding": padded.tolist(),
         "hull": {name: [float(a), float(b)] for name, a, b in
                  zip(settings.inputs, hull.min(axis=0), hull.max(axis=0), strict=True)},
         "similarity": similarity, "threshold": knowledge.predictability.threshold,

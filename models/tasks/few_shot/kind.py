@@ -131,9 +131,11 @@ class FewShotKind:
     def pretrain(self, task: FewShotTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
                  checkpoints: Path, progress: OnProgress) -> str:
         """One head for all workloads, which their embeddings tell apart."""
-        from models.training.pretraining import POOL_HEAD, pretrain, save_pretrained
+        from models.training.pretraining import POOL_HEAD, nothing_to_pretrain, pretrain, save_pretrained
         from models.training.workload import few_shot_pool, load_workload
 
+        if why := nothing_to_pretrain([task.workload(name).hidden for name in workloads], task.training):
+            return why
         loaded = {name: load_workload(features / name, task, name) for name in workloads}
         pool = {POOL_HEAD: few_shot_pool(features / POOL, loaded)}
         save_pretrained(pretrain(pool, task.training, seed, progress), output)

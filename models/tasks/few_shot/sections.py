@@ -7,6 +7,7 @@ Flow: as sections.py, of the `few_shot` part of the evidence (models/tasks/few_s
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from models.metrics import finite_number
 from models.reporting.document import Cell, Note, Part, Table, figures, text
 from models.reporting.formatting import count, number, percent
 from models.reporting.reading import at, mapping, mappings
@@ -34,7 +35,7 @@ def few_shot(evidence: Json | None) -> tuple[Part, ...]:
         (text(run.get("configuration")), *figures([number(run.get("target"))])) for run in support),
         f"The {count(len(support), 'configuration')} that it learned from, {at(found, 'bases')}"))
     parts.append(Table(("Prediction by", "Mean absolute percentage error"), tuple(
-        (text(label), *figures([percent(metrics.get(key))])) for label, key in ERRORS),
+        (text(label), *figures([_percentage(metrics.get(key))])) for label, key in ERRORS),
         f"Over the other {number(at(found, 'judged_configurations'))} configurations that were measured",
         note=f"{percent(at(found, 'interval_coverage'))} of them lie in their interval."))
     return (*parts, *_options(found))
@@ -45,7 +46,8 @@ def claims(evidence: Json | None) -> tuple[Claim, ...]:
     found = mapping(evidence, "few_shot")
     crossing = mapping(found, "crossing")
     status = str(crossing.get("status") or "no verdict")
-    said = [Claim("the ends of the narrowest interval never cross", status, str(crossing.get("reason") or "proved"),
+    reason = "proved" if status == "PROVED" else str(crossing.get("reason") or "the evidence does not say why")
+    said = [Claim("the ends of the narrowest interval never cross", status, reason,
                   str(crossing.get("statement") or ""))]
     if found.get("out_of_distribution") is True:
         said.append(Claim("the share of intervals that hold", "UNKNOWN", "The workload is unlike those of the pool"))
@@ -94,6 +96,12 @@ def _options(found: Json) -> tuple[Part, ...]:
     elif not best:
         parts.append(Note("None has an interval that meets the deadline.", "missing"))
     return tuple(parts)
+
+
+def _percentage(error: Any) -> str:
+    """A percentage error, which is no share: it may be 100 % and more."""
+    known = finite_number(error)
+    return number(None if known is None else 100.0 * known, "%")
 
 
 def _interval(option: Json, point: bool = True) -> str:

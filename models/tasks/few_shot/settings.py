@@ -12,7 +12,7 @@ runs (models/adaptation/pool/pool_encoder.py).
       deadline: 600              # units of the target; optional: what the recommendation has to meet
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field
 
@@ -22,7 +22,6 @@ from feature_store.written.model import ListOf, Written
 # Folder of the features that holds what all workloads share.
 POOL = "_pool"
 Bases = Literal["sequential", "planned", "chosen", "random"]
-BASES: tuple[Bases, ...] = get_args(Bases)
 
 
 class FewShot(Written):

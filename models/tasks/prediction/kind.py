@@ -149,9 +149,11 @@ class Prediction:
     def pretrain(self, task: PredictionTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
                  checkpoints: Path, progress: OnProgress) -> str:
         """A shared backbone with a head a workload."""
-        from models.training.pretraining import pretrain, save_pretrained
+        from models.training.pretraining import nothing_to_pretrain, pretrain, save_pretrained
         from models.training.workload import load_workload
 
+        if why := nothing_to_pretrain([task.workload(name).hidden for name in workloads], task.training):
+            return why
         pool = {name: load_workload(features / name, task, name).pool_share() for name in workloads}
         save_pretrained(pretrain(pool, task.training, seed, progress), output)
         return ""

@@ -103,8 +103,8 @@ def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, b
         inputs: values that take the place of the columns of these names.
 
     Returns:
-        metrics {test_mse}, in the new scaling; cases, a row each; left_out, where it has seen some. Or unclaimed: why
-        the two models cannot be compared (models/paired_cases.py).
+        metrics {test_mse, test_mae, test_accuracy}, in the new scaling; cases, a row each; left_out, where it has seen
+        some. Or unclaimed: why the two models cannot be compared (models/paired_cases.py).
 
     Raises:
         KeyError: the rows lack an input of the champion's.
@@ -123,12 +123,19 @@ def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, b
     scaling = FeatureScaling.from_json((folder / "scaling.json").read_text()).target
     span = scaling.maximum[0] - scaling.minimum[0]
     cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
+    metrics = _of_errors(errors[~seen] / span, task.accuracy_tolerance)
     if not seen.any():
-        mse = mean_squared_error(errors / span, np.zeros_like(errors))
-        return {"metrics": {"test_mse": mse}, "cases": cases.to_json()}
+        return {"metrics": metrics, "cases": cases.to_json()}
     left_out = np.flatnonzero(seen[recorded_places(len(seen))]).tolist()
     unseen = cases.without(left_out)
-    return {"metrics": {"test_mse": unseen.mean}, "cases": unseen.to_json(), LEFT_OUT: left_out}
+    return {"metrics": metrics | {"test_mse": unseen.mean}, "cases": unseen.to_json(), LEFT_OUT: left_out}
+
+
+def _of_errors(scaled: NDArray[np.float64], tolerance: float) -> dict[str, float]:
+    """What a model is judged by on the test rows. Takes its errors (m,) there, in the scaling of the target."""
+    zeros = np.zeros_like(scaled)
+    return {"test_mse": mean_squared_error(scaled, zeros), "test_mae": mean_absolute_error(scaled, zeros),
+            "test_accuracy": accuracy(scaled, zeros, tolerance)}
 
 
 def _scores(task: SupervisedTask, trained: TrainedLearner, loop: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,10 +163,7 @@ def _test_errors(task: SupervisedTask, trained: TrainedLearner, folder: Path,
     frame = ordered_test_set(folder, task.split_by)
     errors = residuals(trained.model, INPUT, scaling.features.names, frame, task.target.name)
     span = scaling.target.maximum[0] - scaling.target.minimum[0]
-    scaled = errors / span
-    zeros = np.zeros_like(scaled)
-    metrics |= {"test_mse": mean_squared_error(scaled, zeros), "test_mae": mean_absolute_error(scaled, zeros),
-                "test_accuracy": accuracy(scaled, zeros, task.accuracy_tolerance)}
+    metrics |= _of_errors(errors / span, task.accuracy_tolerance)
     cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
     counts = {**dict.fromkeys(("test_mse", "test_mae", "test_accuracy"), "test_rows"),
               "counterexample_accuracy": "counterexamples", "parity_max_abs": "parity_points"}

@@ -12,9 +12,10 @@ from feature_store.features import featurize
 from feature_store.names import inside
 from feature_store.scaling import FeatureScaling
 from feature_store.strict_yaml import Lines
+from feature_store.written.field_errors import at_line, line_of
 from models.tasks.attempts import attempt
 from models.tasks.supervised.task import SupervisedTask
-from models.training.workload import raw_specification
+from models.training.workload import raw_specification, trained_orders
 from models.verification.language.specification_language import parse_specification
 
 
@@ -30,9 +31,10 @@ def featurize_telemetry(task: SupervisedTask, samples: Mapping[str, pd.DataFrame
 
 
 def checked_specifications(task: SupervisedTask, status: Mapping[str, str], output: Path) -> dict[str, str]:
-    """The status, with the error of a specification that does not fit the features: before any training."""
+    """The status, with the error of a specification that does not fit the features or cannot be trained for."""
     def work(name: str) -> None:
-        raw_specification(task, name, FeatureScaling.from_json((output / name / "scaling.json").read_text()))
+        scaling = FeatureScaling.from_json((output / name / "scaling.json").read_text())
+        trained_orders(raw_specification(task, name, scaling))
 
     return {name: message or attempt(partial(work, name)) for name, message in status.items()}
 
@@ -42,7 +44,9 @@ ANYTHING = (-1e300, 1e300)
 
 
 def check_specification(task: SupervisedTask, workload: str, where: str, lines: Lines | None) -> None:
-    """Refuses a specification that no data could fit, before any work. Arguments as of `Kind.check` (kind.py).
+    """Refuses a specification that no data could fit, or that cannot be trained for, before any work.
+
+    Arguments as of `Kind.check` (kind.py).
 
     Raises:
         InputError: with the workload and, where there is one, the line.
@@ -51,7 +55,11 @@ def check_specification(task: SupervisedTask, workload: str, where: str, lines: 
     where = f"{where}, workload {workload}"
     below = None if lines is None else lines.below("workloads", workload, "specification")
     try:
-        parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, ANYTHING), where,
-                            (task.target.name,), lines=below)
+        found = parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, ANYTHING), where,
+                                    (task.target.name,), lines=below)
     except (TypeError, ValueError) as error:
         raise InputError(f"specification must be of the documented form, got {error} ({where})") from error
+    try:
+        trained_orders(found)
+    except InputError as error:
+        raise InputError(f"{error} {at_line(where, line_of(below, ()))}") from error

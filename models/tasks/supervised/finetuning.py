@@ -14,7 +14,7 @@ from models.tasks.kind import OnFinished, OnProgress
 from models.tasks.supervised.task import SupervisedTask
 from models.training.counterexample_loop import CounterexampleLoop, LoopResult
 from models.training.denormal_numbers import denormals_flushed
-from models.training.pretraining import Pretrained, load_pretrained
+from models.training.pretraining import Pretrained, load_pretrained, nothing_to_pretrain
 from models.training.stacked_training import train_together
 from models.training.workload import load_workload, save_network
 
@@ -28,7 +28,8 @@ def finetune_workloads(task: SupervisedTask, workloads: Sequence[str], seed: int
 
     Arguments as of Kind.finetune.
     """
-    pool = load_pretrained(pretrained)
+    fresh = nothing_to_pretrain([task.workload(name).hidden for name in workloads], task.training)
+    pool = Pretrained((), (), {}) if fresh else load_pretrained(pretrained)
     torch.set_num_threads(1)  # shards run side by side
     with denormals_flushed():
         for first in range(0, len(workloads), AT_ONCE):

@@ -4,13 +4,16 @@
     residuals of new rows        -> error against the test rows of its evidence, coverage, the champion before
     new rows                     -> outside of the proved box, live pairs
 
-New are rows later than the last that was read (at first: than all that it was trained and tested on) and not from the
-future; the newest KEPT of all looks are kept in recent.parquet. A row that is no row (a value missing, beyond what
-it can be) is left out and counted; a missing target is a truth that has not arrived.
+What the model is fed with is what its bundle says: the task may have changed since. New are rows later than the last
+that was read (at first: than all that it was trained and tested on) and not from the future; the newest KEPT of all
+looks are kept in recent.parquet. A row that is no row (a value missing, beyond what it can be) is left out and
+counted; a missing target is a truth that has not arrived. Drift counts copies of a row once, as training does
+(feature_store/features.py).
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,10 +22,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from feature_store.schema import TelemetrySchema
+from feature_store.seen_rows import SEEN, SeenRows
 from feature_store.sources.files import has_synthetic_time
 from models.export.row_errors import residuals
-from models.monitoring.chances import WINDOWS, excess, level_of, share_at_least, windows
+from models.monitoring.chances import WINDOWS, excess, level_of, mean_with_ends, share_at_least, windows
 from models.monitoring.drift_finding import drift_finding
 from models.monitoring.findings import (
     COVERED,
@@ -51,10 +54,10 @@ _CLAIMS = 4  # beside drift, which has a half of the level: two of the error, co
 
 def watch_rows(task: SupervisedTask, workload: str, watched: Watched) -> Looked:
     """See `MonitoredKind.watch`."""
-    schema, telemetry = task.telemetry_schema(workload), watched.telemetry
+    telemetry = watched.telemetry
     if telemetry is None or has_synthetic_time(telemetry):
         return Looked(0, False, notes=("telemetry without times does not say what is new",))
-    new, notes = _new_rows(telemetry, schema, task.target.name, watched)
+    new, notes = _new_rows(task, workload, telemetry, watched)
     if len(new) < WINDOWS[0]:
         return Looked(len(new), False, notes=notes)
     past = watched.past / RECENT
@@ -63,27 +66,33 @@ def watch_rows(task: SupervisedTask, workload: str, watched: Watched) -> Looked:
     recent.to_parquet(watched.keep / RECENT)
     truth = recent[recent[task.target.name].notna()]
     errors, before = _errors(task, watched, truth)
-    drift, missing = _drift(task, workload, watched, recent, has_truth=bool(errors))
+    drift, missing = _drift(watched, recent, task.target.name, has_truth=bool(errors))
     found = (_specification(watched, recent), *errors, *drift, _outside(watched, recent))
     return Looked(len(new), True, found, before, (*notes, *missing),
                   {"read_to": new["window_start"].iloc[-1].isoformat()})
 
 
-def _new_rows(telemetry: pd.DataFrame, schema: TelemetrySchema, target: str,
+def _new_rows(task: SupervisedTask, workload: str, telemetry: pd.DataFrame,
               watched: Watched) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Rows that were not read before, in order of time, and what was left out."""
-    if missing := [name for name in (*schema.features, "window_start") if name not in telemetry]:
+    target = task.target.name
+    bounds = {one.name: (one.physical_minimum, one.physical_maximum) for one in watched.bundle.contract.inputs}
+    if missing := [name for name in (*bounds, "window_start") if name not in telemetry]:
         raise InputError(f"telemetry must have the columns of the model, got none for {', '.join(missing)} (workload "
-                         f"{schema.workload})")
-    rows = telemetry.reindex(columns=list(dict.fromkeys(["window_start", *schema.split_by, *schema.features, target])))
-    rows = rows.astype(dict.fromkeys(schema.numeric, "float64")).sort_values("window_start", kind="stable")
+                         f"{workload})")
+    others = [name for name in _asked_of_before(watched.before) if name in telemetry]
+    rows = telemetry.reindex(columns=list(dict.fromkeys(["window_start", *bounds, target, *others])))
+    try:
+        rows = rows.astype(dict.fromkeys((*bounds, target), "float64")).sort_values("window_start", kind="stable")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"telemetry must hold numbers, got another thing: {error} (workload {workload})") from error
     last = watched.memory.get("read_to") or watched.bundle.evidence["data"]["quality"]["data"]["last"]
     new = rows if last is None else rows[rows["window_start"] > pd.Timestamp(last)]
     present = new[new["window_start"] <= watched.now + AHEAD]
     whole = pd.Series(True, index=present.index)
-    for name, column in {**schema.features, **schema.target}.items():
-        low = -math.inf if column.minimum is None else column.minimum
-        high = math.inf if column.maximum is None else column.maximum
+    for name, (minimum, maximum) in {**bounds, target: (task.target.minimum, task.target.maximum)}.items():
+        low = -math.inf if minimum is None else minimum
+        high = math.inf if maximum is None else maximum
         possible = present[name].between(low, high) & np.isfinite(present[name])
         whole &= possible | (present[name].isna() if name == target else False)
     notes = ((len(new) - len(present), "from the future: not read yet; see to the clocks"),
@@ -92,13 +101,19 @@ def _new_rows(telemetry: pd.DataFrame, schema: TelemetrySchema, target: str,
             tuple(f"{count(rows, 'row')} {said}" for rows, said in notes if rows))
 
 
-def _drift(task: SupervisedTask, workload: str, watched: Watched, recent: pd.DataFrame,
+def _drift(watched: Watched, recent: pd.DataFrame, target: str,
            has_truth: bool) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    if watched.training is None:
+    training = watched.training
+    if training is None:
         return (), ("drift was not looked at: the rows that the model was trained on are nowhere to be found",)
-    units = {quantity.name: quantity.unit for quantity in task.measured_features(workload)}
-    finding, notes = drift_finding(watched.training.sort_values("window_start", kind="stable"), recent, units,
-                                   level_of(watched.look, watched.champions, 2), has_truth)
+    units = {one.name: one.unit for one in watched.bundle.contract.inputs}
+    if missing := [name for name in units if name not in training]:
+        raise InputError(f"rows of training must have the columns of the model, got none for {', '.join(missing)}")
+    if "window_start" in training:  # else they are in the order of the telemetry
+        training = training.sort_values("window_start", kind="stable")
+    before, now = (rows.drop_duplicates([name for name in (*units, target) if name in rows])
+                   for rows in (training, recent))
+    finding, notes = drift_finding(before, now, units, level_of(watched.look, watched.champions, 2), has_truth)
     return (finding,), notes
 
 
@@ -130,27 +145,66 @@ def _squares(task: SupervisedTask, bundle: Any, rows: pd.DataFrame) -> FloatArra
 
 
 def _coverage(squares: FloatArray, tested: FloatArray, sizes: Sequence[int], level: float) -> Finding:
-    """Of the interval that covers 90 % of the test errors (split conformal)."""
-    beyond = squares > np.quantile(tested, COVERED)
-    lower, size = max((share_at_least(beyond[-size:], level), size) for size in sizes)
+    """Of the interval that covers 90 % of the test errors (split conformal).
+
+    A few test rows leave open how many errors like theirs are beyond it: by as much as they do, in the ratio of the two
+    shares, the limit may be too low. Independent distances add up as in models/monitoring/chances.py.
+    """
+    limit = np.quantile(tested, COVERED)
+    _, _, most = mean_with_ends((tested > limit).astype(np.float64), level)
+    unsure = MOST_BEYOND / (1.0 - COVERED) * max(most - (1.0 - COVERED), 0.0)
+    beyond = squares > limit
+
+    def at_least(size: int) -> float:
+        found = float(beyond[-size:].mean())
+        return found - float(np.hypot(found - share_at_least(beyond[-size:], level), unsure))
+
+    size = max(sizes, key=at_least)
     share = 1.0 - float(beyond[-size:].mean())
-    return Finding("coverage", lower > MOST_BEYOND,
+    return Finding("coverage", at_least(size) > MOST_BEYOND,
                    f"the interval of {percent(COVERED)} of the test errors covers {percent(share)} of the newest "
                    f"{count(size, 'row')}", {"rows": size, "covered": share, "expected": COVERED})
 
 
 def _before(task: SupervisedTask, watched: Watched, rows: pd.DataFrame, squares: FloatArray,
             level: float) -> Before | None:
+    """On the rows that it was not trained on: after a rollback that may be most of them."""
     if watched.before is None:
         return None
     try:
-        earlier = _squares(task, watched.before, rows)
-        found = compare(earlier, squares, "smaller", ComparisonRule(confidence=1.0 - level))
+        unseen = ~_seen_by(watched.before, rows)
+        if (left := int(unseen.sum())) < WINDOWS[0]:
+            raise InputError(f"it was trained on {len(rows) - left} of {count(len(rows), 'row')}, and {WINDOWS[0]} "
+                             "others are needed")
+        earlier = _squares(task, watched.before, rows[unseen])
+        found = compare(earlier, squares[unseen], "smaller", ComparisonRule(confidence=1.0 - level))
     except (InputError, KeyError) as error:  # it has other inputs, say
         return Before(False, f"the champion before cannot be asked about these rows: {error}")
     verdict = "is better on" if found.wins else "is not better, by more than luck, on"
     return Before(found.wins, f"the champion before {verdict} these rows: "
                   f"{found.sentence('squared error', f'{task.target.unit}²')}")
+
+
+def _seen_by(bundle: Any, rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which rows a model was trained on, or others of their windows. Raises InputError: that is not known."""
+    seen = SeenRows.from_json(bundle.evidence.get(SEEN))
+    found = replace(seen, split_by=()).among(rows)  # by their numbers
+    last = bundle.evidence["data"]["quality"]["data"]["last"]
+    if last is None:
+        return seen.among(rows)
+    past = (rows["window_start"] <= pd.Timestamp(last)).to_numpy()
+    return found | (past & seen.among(rows)) if past.any() else found
+
+
+def _asked_of_before(bundle: Any) -> tuple[str, ...]:
+    """Columns that the champion before is asked by; () where there is none."""
+    if bundle is None:
+        return ()
+    try:
+        seen = SeenRows.from_json(bundle.evidence.get(SEEN))
+    except InputError:
+        return ()
+    return (*bundle.contract.input_names, *seen.columns, *seen.split_by)
 
 
 def _outside(watched: Watched, recent: pd.DataFrame) -> Finding:

@@ -17,7 +17,7 @@ from tests.models.reporting import sample
 from tests.models.reporting.test_report import ODD, Page, places, put
 from tests.models.tasks.control import sample as control
 
-BETTER = ("better_than_champion holds against version 3, attempt 1 since it became champion: mean squared error 2 ms² "
+BETTER = ("better_than_champion holds against version 3, attempt 1: mean squared error 2 ms² "
           "against the champion's 4 ms²")
 WORSE = BETTER.replace("holds", "does not hold")
 WEAKER = "specification_not_weaker does not hold: latency_ms increasing in psi_io_full is not proved any more"

@@ -11,13 +11,17 @@ import torch
 
 from feature_store.errors import InputError
 from models.learners.mlp import linear_layers
+from models.tasks.kinds import kind_of
+from models.tasks.task import parse_task
 from models.training.pretraining import (
     Pretrained,
     WorkloadData,
     load_pretrained,
+    nothing_to_pretrain,
     pretrain,
     save_pretrained,
 )
+from models.training.settings import TrainingSettings
 from models.verification.network.fully_connected import network_from_torch
 from models.verification.verdict import Status
 from models.verification.verify import verify
@@ -170,6 +174,28 @@ def test_no_epoch_at_all_is_an_initialised_backbone() -> None:
     found = pretrain(POOL, settings(pretrain_epochs=0), seed=0)
     x = np.random.default_rng(0).random((10, 3))
     assert np.isfinite(backbone_value(found, "monotone", "first", x)).all()
+
+
+@pytest.mark.parametrize(("hidden", "said"), [
+    ([(64, 64), (300, 300)], ""), ([(64, 64), (80, 70)], "trunk_width: 64 would do"), ([(512,)], "no workload has")])
+def test_where_no_workload_can_start_from_the_backbone_none_is_made_and_that_is_said(
+        tmp_path: Path, hidden: list[tuple[int, ...]], said: str) -> None:
+    assert nothing_to_pretrain(hidden, TrainingSettings())[-len(said):] == said
+    task = parse_task({
+        "name": "t", "target": {"name": "latency_ms", "unit": "ms"}, "inputs": [{"name": "cpu", "unit": "share"}],
+        "workloads": {f"w{k}": {"hidden": widths} for k, widths in enumerate(hidden)}}, "test")
+    arguments = task, list(task.workloads), 0, tmp_path, tmp_path / "made", tmp_path, lambda event: None
+    if said:
+        assert said in kind_of("prediction", "test").pretrain(*arguments)
+    else:
+        with pytest.raises(FileNotFoundError):  # the features, which it reads
+            kind_of("prediction", "test").pretrain(*arguments)
+
+
+def test_without_a_backbone_a_workload_starts_fresh_as_one_does_that_is_too_small(pretrained: Pretrained) -> None:
+    starts = [found.start("first", POOL["first"].features, (7, 9), [(0, 1)], "monotone", 0)
+              for found in (Pretrained((), (), {}), pretrained)]
+    assert all(torch.equal(one, other) for one, other in zip(*(start.parameters() for start in starts), strict=True))
 
 
 def test_an_empty_pool_is_refused() -> None:

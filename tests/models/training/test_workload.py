@@ -12,7 +12,7 @@ import torch
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.learners.mlp import build_mlp
-from models.tasks.supervised.featurizing import check_specification
+from models.tasks.supervised.featurizing import check_specification, checked_specifications
 from models.tasks.supervised.task import SupervisedTask
 from models.tasks.task import parse_task
 from models.training.workload import (
@@ -178,3 +178,17 @@ def test_a_task_may_name_its_target_and_conditions_beyond_0_to_1_before_the_data
     check_specification(specified(*rules), "w", "task.yaml", None)
     with pytest.raises(InputError, match=r"did you mean 'latency_ms'"):
         check_specification(specified({"range": {"output": "latency", "minimum": 0}}), "w", "task.yaml", None)
+
+
+@pytest.mark.parametrize("rules", [
+    [{"range": {"output": "latency_ms", "minimum": 0}}],
+    [{"monotone": {"features": ["cpu"], "direction": direction, "when": {"rate": part}}}
+     for direction, part in (("increasing", [10, 12]), ("decreasing", [20, 30]))],
+], ids=["no order", "opposite orders"])
+def test_what_cannot_be_trained_for_costs_its_workload_before_the_pretraining_of_all(
+        tmp_path: Path, rules: list[dict[str, Any]]) -> None:
+    with pytest.raises(InputError, match=r"must have a monotone property .* \(task.yaml, workload w\)"):
+        check_specification(specified(*rules), "w", "task.yaml", None)
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "scaling.json").write_text(SCALING.to_json())
+    assert "must have a monotone property" in checked_specifications(specified(*rules), {"w": ""}, tmp_path)["w"]

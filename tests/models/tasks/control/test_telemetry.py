@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
-from feature_store.expectations import validate
+from feature_store.expectations import DataGate
 from models.control.contract.systems import environment_of
 from models.tasks.control.telemetry import load_schema, longest_stretch, read_features, read_load, write_load
 from models.tasks.task import load_task
@@ -20,7 +20,7 @@ COLUMNS = ("rate_rps",)
 def failures(table: pd.DataFrame) -> str:
     schema = load_schema(TASK, environment_of(TASK.environment), "shop")
     labelled = table.assign(environment="base", combination="unknown")
-    return "; ".join(failure.message for failure in validate(labelled, schema).failures)
+    return "; ".join(failure.message for failure in DataGate().judge(labelled, schema).failures)
 
 
 def write(table: pd.DataFrame, folder: Path) -> None:

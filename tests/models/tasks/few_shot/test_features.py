@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import cache
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from feature_store.measurements import measurements_of
 from models.adaptation.encoding import Table, table_of
 from models.tasks.few_shot.features import OWN_PREFIX, Adapted, Knowledge, adapt, learn_pool, pool_rows
 from models.tasks.few_shot.model_inputs import inputs_of
-from models.tasks.few_shot.settings import BASES, FewShot
+from models.tasks.few_shot.settings import Bases, FewShot
 from tests.models.adaptation.simulation import frame, mapping
 
 TARGET = "log_runtime_s"
@@ -56,7 +57,7 @@ def with_targets_of_the_others(made: Adapted, change: float) -> Knowledge:
         known.table, pool=dataclasses.replace(known.table.pool, y=y)))
 
 
-@pytest.mark.parametrize("bases", BASES)
+@pytest.mark.parametrize("bases", get_args(Bases))
 @pytest.mark.parametrize("runs", [1, 2, 4])
 def test_test_rows_are_what_was_measured_and_is_not_in_the_support(bases: str, runs: int) -> None:
     made, own = adapted(bases, runs), knowledge().table
@@ -72,7 +73,7 @@ def test_test_rows_are_what_was_measured_and_is_not_in_the_support(bases: str, r
     assert list(made.test.columns) == list(made.train.columns) == [*knowledge().columns(SETTINGS), TARGET]
 
 
-@pytest.mark.parametrize("bases", BASES)
+@pytest.mark.parametrize("bases", get_args(Bases))
 def test_the_targets_that_judge_change_nothing_but_the_judgement(bases: str) -> None:
     """Ten times as long a run time in every test row: support, training rows, embedding and intervals stay."""
     before = adapted(bases)

@@ -38,6 +38,11 @@ def test_it_says_what_was_learned_from_and_how_well() -> None:
         assert wanted in said, wanted
 
 
+def test_a_percentage_error_of_100_and_more_keeps_its_unit() -> None:
+    said = texts(few_shot({**evidence(), "metrics": {"test_mape": 1.5, "closed_form_mape": 1.0}}))
+    assert "\n150\N{NO-BREAK SPACE}%\n" in said and "\n100\N{NO-BREAK SPACE}%\n" in said and "missing" in said
+
+
 def test_a_workload_unlike_the_pool_is_said_to_be() -> None:
     parts = few_shot(evidence(out_of_distribution=True, similarity=0.1))
     assert any(isinstance(part, Note) and "UNLIKE" in part.text and part.kind == "bad" for part in parts)
@@ -60,9 +65,9 @@ def test_without_costs_the_fastest_are_shown_and_nothing_is_recommended() -> Non
 
 def test_what_is_claimed_of_the_intervals_says_what_it_rests_on():
     (proved,) = claims(evidence())
-    assert (proved.status, proved.sentence) == ("PROVED", "upper is at least lower.")
+    assert (proved.status, proved.text, proved.sentence) == ("PROVED", "proved", "upper is at least lower.")
     crossing = {"status": "TIMEOUT", "reason": "1 box is open", "statement": "upper is at least lower."}
     refused, unlike = claims(evidence(crossing=crossing, out_of_distribution=True))
     assert (refused.status, refused.text) == ("TIMEOUT", "1 box is open")
     assert unlike.status == "UNKNOWN" and "unlike those of the pool" in unlike.text
-    assert [claim.status for claim in claims({})] == ["no verdict"]
+    assert [(claim.status, claim.text) for claim in claims({})] == [("no verdict", "the evidence does not say why")]

@@ -18,7 +18,7 @@ from tests.models.export.test_row_errors import doubles_the_first_and_adds_the_s
 
 BY = ("environment", "window_start")
 SCHEMA = TelemetrySchema("w", dict.fromkeys(("a", "b"), Column("share", 0.0, 1.0, "")), dict(TARGETS), BY)
-TASK: Any = SimpleNamespace(split_by=BY, target=SimpleNamespace(name="latency_ms", unit="ms"))
+TASK: Any = SimpleNamespace(split_by=BY, target=SimpleNamespace(name="latency_ms", unit="ms"), accuracy_tolerance=0.1)
 
 
 def telemetry(rows: int, seed: int = 0) -> pd.DataFrame:
@@ -53,7 +53,11 @@ def test_more_data_leave_nothing_out(tmp_path: Path, features: Any, before: floa
     frame = telemetry(400)
     found = champion_on_test_rows(TASK, "w", features(frame), trained_on(tmp_path, frame.iloc[:int(400 * before)], 0.3))
     assert "left_out" not in found and "unclaimed" not in found
-    assert len(found["cases"]["values"]) == len(pd.read_parquet(tmp_path / "new" / "w" / "test.parquet"))
+    test = pd.read_parquet(tmp_path / "new" / "w" / "test.parquet")
+    assert len(found["cases"]["values"]) == len(test)
+    errors = (2 * test.a + test.b - test.latency_ms).abs() / found["cases"]["scale"]**0.5
+    assert found["metrics"] == pytest.approx({"test_mse": (errors**2).mean(), "test_mae": errors.mean(),
+                                              "test_accuracy": (errors <= 0.1).mean()}, rel=1e-5)
 
 
 def test_rows_that_it_was_trained_on_are_left_out(tmp_path: Path, features: Any) -> None:
@@ -67,6 +71,7 @@ def test_rows_that_it_was_trained_on_are_left_out(tmp_path: Path, features: Any)
     squared = (2 * unseen.a + unseen.b - unseen.latency_ms) ** 2
     np.testing.assert_allclose(found["cases"]["values"], squared, rtol=1e-5, atol=1e-9)
     assert found["metrics"]["test_mse"] == pytest.approx(squared.mean() / found["cases"]["scale"], rel=1e-5)
+    assert found["metrics"]["test_mae"] == pytest.approx((squared / found["cases"]["scale"]).pow(0.5).mean(), rel=1e-5)
 
 
 def test_where_it_was_trained_on_nearly_all_nothing_is_claimed(tmp_path: Path, features: Any) -> None:

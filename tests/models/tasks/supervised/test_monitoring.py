@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
+from feature_store.seen_rows import SeenRows
 from models.export.row_errors import squared_errors
 from models.monitoring.findings import decide
 from models.tasks.monitored_kind import Looked, Watched
@@ -42,10 +43,11 @@ TRAINED = telemetry(400, 0)
 LATER = START + pd.Timedelta(minutes=400)
 
 
-def bundle(direction: str = "increasing", model: bytes = MODEL) -> Any:
+def bundle(direction: str = "increasing", model: bytes = MODEL, tested: int = 200, seed: int = 9) -> Any:
     """Of a champion that knows the truth but for the noise."""
-    errors = squared_errors(np.random.default_rng(9).normal(0, 0.1, 200), 1.0, "ms", "0" * 64)
-    inputs = [SimpleNamespace(name=name, minimum=0.0, maximum=0.8) for name in "ab"]
+    errors = squared_errors(np.random.default_rng(seed).normal(0, 0.1, tested), 1.0, "ms", "0" * 64)
+    inputs = [SimpleNamespace(name=name, unit="share", minimum=0.0, maximum=0.8, physical_minimum=0.0,
+                              physical_maximum=1.0) for name in "ab"]
     specification = Specification(("a", "b"), np.zeros(2), np.full(2, 0.8), (Monotonicity((0,), direction),),  # type: ignore[arg-type]
                                   output_names=("latency_ms",))
     return SimpleNamespace(
@@ -53,7 +55,11 @@ def bundle(direction: str = "increasing", model: bytes = MODEL) -> Any:
                                               inputs=inputs),
         promise=SimpleNamespace(specification=specification),
         evidence={"cases": errors.to_json(), "data": {"quality": {"data": {
-            "last": TRAINED["window_start"].iloc[-1].isoformat()}}}})
+            "last": TRAINED["window_start"].iloc[-1].isoformat()}}}, "seen": seen(TRAINED)})
+
+
+def seen(rows: pd.DataFrame) -> dict[str, Any]:
+    return SeenRows.of(rows, ("a", "b", "latency_ms"), TASK.split_by, TASK.test_share).to_json()
 
 
 def look(folder: Path, rows: pd.DataFrame | None, number: int = 1, memory: Any = None, **changed: Any) -> Looked:
@@ -92,10 +98,18 @@ def test_each_change_is_found_and_asks_for_what_it_should(tmp_path: Path, rows: 
     assert decide(seen).choice == choice, decide(seen).reasons
 
 
+def test_a_few_test_rows_leave_open_what_their_interval_covers(tmp_path: Path) -> None:
+    unlucky = bundle(tested=20, seed=579)  # chance made the interval too narrow
+    (coverage,) = [one for one in look(tmp_path, telemetry(1000, 1, LATER), bundle=unlucky).findings
+                   if one.what == "coverage"]
+    assert coverage.figures["covered"] < 0.7 and not coverage.found
+
+
 def test_errors_that_few_of_the_test_were_as_large_as_are_not_covered(tmp_path: Path) -> None:
     rows = telemetry(5000, 1, LATER, spread=0.0)
     rows["latency_ms"] += np.where(np.random.default_rng(2).random(5000) < 0.4, 0.175, 0.0)  # hardly a larger mean
-    assert "coverage" in (whats := found(look(tmp_path, rows))) and "error doubled" not in whats
+    whats = found(look(tmp_path, rows, bundle=bundle(tested=1000)))
+    assert "coverage" in whats and "error doubled" not in whats
 
 
 def test_a_proved_model_that_breaks_its_specification_on_live_pairs_is_found(tmp_path: Path) -> None:
@@ -116,6 +130,46 @@ def test_the_champion_before_is_asked_about_the_same_rows(tmp_path: Path) -> Non
     other.contract.input_names = ("c",)
     seen = look(tmp_path, rows, 3, before=other)
     assert seen.before is not None and "cannot be asked" in seen.before.sentence
+
+
+def test_the_champion_before_is_not_asked_about_rows_that_it_learned(tmp_path: Path) -> None:
+    rows, worse = telemetry(300, 1, LATER), bundle()
+    worse.contract.input_names = ("b", "a")
+    for number, (learned, last, said) in enumerate([
+            (rows, 300, "trained on 300 of 300 rows"), (rows[::2], 0, "is better on these rows"),
+            (rows[:0], 150, "is better on these rows"), (None, 0, "cannot be asked")], 1):
+        before = bundle()
+        before.evidence["seen"] = None if learned is None else seen(learned)
+        before.evidence["data"]["quality"]["data"]["last"] = (LATER + pd.Timedelta(minutes=last)).isoformat()
+        found = look(tmp_path, rows, number, bundle=worse, before=before).before
+        assert found is not None and said in found.sentence and found.better == ("is better" in said)
+        if last == 150:  # of the windows that it was split from, the test side; and all later ones
+            assert 150 < int(found.sentence.split(" over ")[1].split()[0]) < 220
+
+
+def test_a_task_that_changed_since_is_looked_at_by_the_inputs_of_its_champion(tmp_path: Path,
+                                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, names in enumerate(("abc", "a"), 1):
+        changed = TASK.model_copy(update={
+            "inputs": tuple(TASK.inputs[0].model_copy(update={"name": name}) for name in names)})
+        monkeypatch.setitem(globals(), "TASK", changed)
+        assert {one.what for one in look(tmp_path, telemetry(300, 1, LATER), number).findings} >= {"drift", "outside"}
+
+
+def test_training_rows_without_times_are_in_order_and_need_the_columns(tmp_path: Path) -> None:
+    rows = telemetry(300, 1, LATER, low=0.5)
+    assert found(look(tmp_path, rows, training=TRAINED[["a", "b", "latency_ms", "environment"]])) == {"drift"}
+    with pytest.raises(InputError, match=r"rows of training must have .* got none for b"):
+        look(tmp_path, rows, 2, training=TRAINED[["a", "latency_ms"]])
+
+
+def test_telemetry_that_repeats_itself_as_it_always_did_has_not_drifted(tmp_path: Path) -> None:
+    rows = pd.concat([TRAINED, telemetry(1000, 1, LATER)], ignore_index=True)
+    idle = np.random.default_rng(3).random(len(rows)) < 0.8
+    rows.loc[idle, ["a", "b", "latency_ms"]] = [0.1, 0.1, 0.3]
+    trained = rows[:400].drop_duplicates(["a", "b", "latency_ms"])
+    looked = look(tmp_path, rows, training=trained)
+    assert looked.rows == 1000 and "drift" not in found(looked) and "none of 2" in looked.findings[3].sentence
 
 
 def test_few_new_rows_wait_and_no_row_counts_twice(tmp_path: Path) -> None:
@@ -158,6 +212,8 @@ def test_without_training_rows_drift_is_not_judged_and_that_is_said(tmp_path: Pa
 def test_telemetry_that_cannot_be_read_so_is_refused_or_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got none for b"):
         look(tmp_path, telemetry(50, 1, LATER).drop(columns="b"))
+    with pytest.raises(InputError, match=r"must hold numbers, got another thing: .*'high'.* \(workload w\)"):
+        look(tmp_path, telemetry(50, 1, LATER).assign(b="high"), 3)
     seen = look(tmp_path, telemetry(50, 1, LATER).assign(window_s=0.0), 2)
     assert not seen.enough and "without times" in seen.notes[0]
 
