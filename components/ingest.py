@@ -15,6 +15,7 @@ from feature_store.sources.data_set import Part, is_data_set, parts_of
 from feature_store.sources.files import has_synthetic_time
 from feature_store.sources.object_store import as_local
 from feature_store.sources.production import is_prometheus
+from feature_store.sources.prometheus_api import shown_address
 from models.tasks.kind import Kind, OnProgress, workload_column
 
 
@@ -36,7 +37,7 @@ def ingest_samples(task: Any, kind: Kind, telemetry: str, mapping_yaml: str, out
                    workloads: Sequence[str] = (), progress: OnProgress = lambda _: None) -> dict[str, Any]:
     """As run_ingest, of a task that is read. Returns the content of source.json."""
     output.mkdir(parents=True, exist_ok=True)
-    name = telemetry if is_prometheus(telemetry) else Path(telemetry).name
+    name = shown_address(telemetry) if is_prometheus(telemetry) else Path(telemetry).name
     try:
         if not is_data_set(telemetry):
             return write_samples(_whole(task, kind, telemetry, mapping_yaml, output), name, output)

@@ -88,12 +88,22 @@ def step(name: str, workloads: Sequence[str] = ()) -> Iterator[Reporter]:
           "workloads": len(workloads), "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
 
 
-def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """Complete events from byte `offset` on, and the offset after them."""
+def read_events(path: Path, offset: int = 0, strict: bool = False) -> tuple[list[dict[str, Any]], int]:
+    """Complete events from byte `offset` on, and the offset after them.
+
+    A line that is no JSON, as a full disk tears them, is passed over; where `strict`, raises ValueError.
+    """
     if not path.exists():
         return [], offset
     with path.open("rb") as file:
         file.seek(offset)
         data = file.read()
     end = data.rfind(b"\n") + 1
-    return [json.loads(line) for line in data[:end].splitlines()], offset + end
+    events: list[dict[str, Any]] = []
+    for line in data[:end].splitlines():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            if strict:
+                raise
+    return events, offset + end

@@ -173,12 +173,31 @@ def breaks_rule(rule: Rule, table: pd.DataFrame) -> Mask:
         case "time_order":  # behind any earlier row: those that follow one that went back may be behind it as well
             latest = table["window_start"].groupby(table["environment"]).cummax()
             return (table["window_start"] < latest).to_numpy()
+        case "time_overlap":
+            return _begins_too_early(table, rule.maximum or 0.0)
     values = table[rule.derived or rule.column].to_numpy(dtype=np.float64, na_value=np.nan)
     bad = np.zeros(len(values), dtype=bool)
     if rule.minimum is not None:
         bad |= values < rule.minimum
     if rule.maximum is not None:
         bad |= values > rule.maximum
+    return bad
+
+
+def _begins_too_early(table: pd.DataFrame, tolerance_s: float) -> Mask:
+    """[rows]: before the last one ends that is not bad itself: a stray row costs itself, and not the next one."""
+    bad = np.zeros(len(table), dtype=bool)
+    if not (table["overlap_s"] > tolerance_s).any():
+        return bad
+    start_s = (table["window_start"] - table["window_start"].min()).dt.total_seconds()
+    last: dict[int, tuple[float, float]] = {}
+    environments = pd.factorize(table["environment"])[0].tolist()  # -1: none
+    for row, (environment, start, length) in enumerate(zip(environments, start_s, table["window_s"], strict=True)):
+        before, lasts = last.get(environment, (math.nan, math.nan))
+        step_s = round(start - before, 6)  # of times since the first, whose difference may be off by nanoseconds
+        bad[row] = environment >= 0 and step_s > 0 and lasts - step_s > tolerance_s
+        if not bad[row]:
+            last[environment] = start, length
     return bad
 
 

@@ -102,11 +102,6 @@ class DataGate:
         write_data_docs(self._context, folder, self._pages)
 
 
-def validate(frame: pd.DataFrame, schema: TelemetrySchema) -> ValidationResult:
-    """Judges the rows of the schema's workload in `frame`; see DataGate.judge."""
-    return DataGate().judge(frame, schema)
-
-
 def _judged(context: Any, page: str, frame: pd.DataFrame, schema: TelemetrySchema, origin: Origin,
             bad_rows: BadRowsFound | None, others: Sequence[str]) -> ValidationResult:
     rows = frame[workload_rows(frame, schema.workload)]

@@ -1,6 +1,6 @@
 """The mapping of a user's own telemetry file to the schema, read from YAML.
 
-Flow: `assay run --telemetry FILE --mapping mapping.yaml` loads it here, sources/files.py applies it. A
+Flow: `assay run --telemetry FILE --mapping mapping.yaml` has it parsed here, sources/files.py applies it. A
 mapping:
 
     workload:    {constant: redis}            or {column: app}, or of a wide file, which has a column a workload,
@@ -27,7 +27,7 @@ from feature_store.bad_rows import BadRows
 from feature_store.errors import InputError, nearest
 from feature_store.mapping_file import ColumnFields, LabelFields, MappingFile
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS
-from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
+from feature_store.strict_yaml import Lines, read_yaml
 from feature_store.units import conversion_factor
 from feature_store.written.field_errors import field_error, value_text
 from feature_store.written.model import check_written
@@ -100,16 +100,6 @@ class TelemetryMapping:
     def source_columns(self) -> tuple[str, ...]:
         """The columns that must stand in the file, each once."""
         return tuple(dict.fromkeys(source.column for source in self.sources().values()))
-
-
-def load_mapping(path: Path) -> TelemetryMapping:
-    """Reads a mapping file.
-
-    Raises:
-        InputError: the file is missing or no YAML, or a field is unknown, missing or of the wrong kind.
-    """
-    content, lines = read_located_yaml(path, "mapping file")
-    return parse_mapping(content, path, lines)
 
 
 def parse_mapping(content: Any, path: Path, lines: Lines | None = None) -> TelemetryMapping:

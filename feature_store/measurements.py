@@ -12,10 +12,7 @@ lies far from all others' are flagged, for their units may differ, and so are me
 (encoding.py).
 """
 
-import lzma
 import warnings
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +25,8 @@ from feature_store.errors import InputError, nearest
 from feature_store.measurement_dropping import BadRunsError, without_bad_runs
 from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping
 from feature_store.measurement_mapping_file import label
-from feature_store.origin import RECORD, ROW, numbered, row_text
+from feature_store.origin import RECORD, ROW, UNREADABLE, numbered, row_text
+from feature_store.sources.files import FIRST_ROW, header_names
 
 # A workload whose median of a column lies so many times above or below the median workload's is flagged: nearer to a
 # thousandfold (ms for s) than to none. Those of scout and CloudBandit lie between 0.125 and 10.6 times.
@@ -124,9 +122,9 @@ def _read(path: Path) -> pd.DataFrame:
         with warnings.catch_warnings():
             # rows longer than the header would push their columns aside
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return numbered(pd.read_csv(path, index_col=False, low_memory=False), 2, ROW)
-    except (OSError, ValueError, EOFError, ImportError, pd.errors.ParserWarning, zlib.error, zipfile.BadZipFile,
-            lzma.LZMAError) as error:  # pandas and pyarrow errors are ValueErrors; ImportError: of a decompressor
+            table = pd.read_csv(path, index_col=False, low_memory=False)
+            return numbered(table.set_axis(header_names(pd.read_csv(path, **FIRST_ROW)), axis=1), 2, ROW)
+    except (*UNREADABLE, pd.errors.ParserWarning) as error:
         raise InputError(f"file of measurements must be CSV or Parquet, got {error} ({path})") from error
 
 

@@ -11,6 +11,10 @@ The index of a table that was read from a file is the number by which its user f
 """
 
 import json
+import lzma
+import tarfile
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -25,6 +29,10 @@ from feature_store.mapping import ColumnSource
 ORIGIN = "origin.json"
 ROW, RECORD = "row", "record"
 ALL_WORKLOADS = ""
+# What pandas raises of a file that it cannot read as a table. Its own and pyarrow's errors are ValueErrors; ImportError
+# is of a decompressor that is not installed, RuntimeError of an archive with a password.
+UNREADABLE = (OSError, ValueError, EOFError, ImportError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile,
+              tarfile.TarError)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ guessed.
 import re
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from feature_store.errors import InputError
@@ -15,7 +16,8 @@ from feature_store.mapping import TimeSource
 from feature_store.origin import row_text
 
 _UNITS: dict[str, Literal["s", "ms", "us", "ns"]] = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
-_OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
+# only behind a time, as 2024-01-31 ends in no offset; hours alone are how PostgreSQL writes it
+_OFFSET = re.compile(r"(?:Z|[T ][\d:.]+ *[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 def utc_timestamps(values: pd.Series, source: TimeSource, where: str) -> pd.Series:
@@ -71,7 +73,7 @@ def _converted(values: pd.Series, source: TimeSource, place: str) -> pd.Series:
     try:
         return pd.to_datetime(values, unit=_UNITS[source.unit], utc=True)
     except (ValueError, OverflowError) as error:
-        extreme = int(values.abs().to_numpy().argmax())
+        extreme = int(np.nanargmax(values.abs().to_numpy(dtype=np.float64, na_value=np.nan)))
         raise InputError(f"time must be a number of {source.unit} since 1970, got {values.iloc[extreme]:g} at "
                          f"{row_text(values.index, extreme)} ({place}); set time: {{unit: ...}} in the "
                          "mapping") from error
@@ -84,7 +86,11 @@ def _parsed(values: pd.Series, place: str) -> pd.Series:
         without, beside = int(zoned.argmin()), int(zoned.argmax())
         raise InputError(f"times must all carry a zone or none, got {texts.iloc[without]!r} at "
                          f"{row_text(texts.index, without)} beside {texts.iloc[beside]!r} ({place})")
-    times = pd.to_datetime(texts, format="ISO8601", utc=bool(zoned.any()), errors="coerce")
+    try:
+        times = pd.to_datetime(texts, format="ISO8601", utc=bool(zoned.any()), errors="coerce")
+    except ValueError as error:  # of different zones, with offsets that _OFFSET does not know, such as +1
+        raise InputError(f"time must be written as ISO 8601, got {texts.iloc[0]!r} and times of other zones "
+                         f"({place}); write 2024-01-31T12:00:00+01:00") from error
     bad = times.isna().to_numpy()
     if bad.any():
         first = int(bad.argmax())

@@ -200,7 +200,7 @@ def _may_have_registered(run: Path, versions: set[tuple[str, int | None]]) -> bo
         return True
     try:
         return any(entry["status"] == "registered" and (entry["model"], entry["version"]) in versions
-                   for event in read_events(events)[0] if event["event"] == "result"
+                   for event in read_events(events, strict=True)[0] if event["event"] == "result"
                    for entry in event["summary"]["entries"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return True

@@ -67,7 +67,8 @@ def run_local(
     began = time.monotonic()
     folder = home / "runs" / request.run_name
     events: list[dict[str, Any]] = []
-    with _begun(folder, request, home, home / "cache" if resume else None), (folder / "kfp.log").open("wb") as log:
+    with (_begun(folder, request, home, home / "cache" if resume else None),
+          open(folder / "kfp.log", "wb", opener=_for_its_owner) as log):
         child = start_group(
             [sys.executable, "-m", "pipelines.local_process", str(folder / "request.json")],
             stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder, resume),
@@ -110,7 +111,13 @@ def _prepare(folder: Path, request: TrainRequest, cache: Path | None) -> None:
         "package": str(folder / "train.yaml"), "parallelism": request.parallelism, "arguments": request.arguments(),
         "pipeline_root": str(folder / "outputs"), "workspace_root": str(folder / "workspace"),
         "cache_root": str(cache) if cache else None}
-    (folder / "request.json").write_text(json.dumps(specification, indent=1))
+    with open(folder / "request.json", "w", opener=_for_its_owner) as file:
+        json.dump(specification, file, indent=1)
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    """An opener: steps are told the whole address of their telemetry, and a password may be in it."""
+    return os.open(path, flags, 0o600)
 
 
 def _environment(folder: Path, resume: bool) -> dict[str, str]:

@@ -37,8 +37,8 @@ class TrainRequest:
         shards: the same, as the fan-out takes them.
         readers: the same, as telemetry is read: in shards where it is a data set that is cut by workload.
         parallelism: shards at work at once.
-        telemetry: a file's path or s3:// address, or the address of a Prometheus server.
-        command: what a user types to do it again.
+        telemetry: a file's path or s3:// address, or the address of a Prometheus server, with a password if it has one.
+        command: what a user types to do it again; without that password.
     """
 
     task: Any
@@ -111,6 +111,7 @@ def make_request(
     from feature_store.sources.data_set import is_data_set, version_of, workloads_apart
     from feature_store.sources.object_store import as_local, is_object
     from feature_store.sources.production import is_prometheus
+    from feature_store.sources.prometheus_api import shown_address
 
     path = task_path(task)
     lines: Lines | None
@@ -143,6 +144,7 @@ def make_request(
     if is_prometheus(telemetry):
         # a new one each time: neither the step cache nor a schedule may take old telemetry for the server's present
         version = f"live-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+        given = shown_address(given)  # the command is in signed evidence, MLflow and pages
     else:
         telemetry = telemetry if is_object(telemetry) else str(_existing(telemetry))
         logs = kind.logs(loaded, chosen) if isinstance(kind, LearnsFromLogs) else ()

@@ -11,7 +11,7 @@ seconds from SYNTHETIC_EPOCH and window_s is 0, which no measured window has (ha
 
 import gzip
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pandas as pd
 from feature_store.bad_rows import DROP_THEM
 from feature_store.errors import InputError, nearest
 from feature_store.mapping import Header, Label, TelemetryMapping, TimeSource
+from feature_store.measurement_mapping_file import label
 from feature_store.origin import ALL_WORKLOADS, RECORD, ROW, Origin, Unreadable, numbered, row_text
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGETS
 from feature_store.sources.data_set import partitions_of
@@ -31,6 +32,7 @@ SYNTHETIC_EPOCH = pd.Timestamp(0, tz="UTC")
 NUMERIC = {"window_s", *METRICS, *CONFIGURATION, *TARGETS}
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
 MOST_UNREADABLE = 0.5  # cells a row of a file
+FIRST_ROW: Mapping[str, Any] = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}  # pandas' options
 
 
 def read_telemetry(path: Path, mapping: TelemetryMapping | None = None) -> pd.DataFrame:
@@ -46,13 +48,13 @@ def read_with_origin(path: Path, mapping: TelemetryMapping | None = None) -> tup
         mapping: how the user's columns become the schema's; None: the file is in the schema already.
 
     Raises:
-        InputError: the file is missing, empty, damaged or no table, a column is missing, or a value is no
-            number or no time (but for a few, where the mapping lets bad rows be dropped).
+        InputError: the file is missing, empty, damaged or no table, a column is missing or there twice, or a value is
+            no number or no time (but for a few, where the mapping lets bad rows be dropped).
     """
     header = Header() if mapping is None else mapping.header
     columns = _header(path, header)
     if mapping is None:
-        _require(IDENTITY, columns, f"{path}; a file with other columns needs a mapping")
+        _require([*IDENTITY, *columns], columns, f"{path}; a file with other columns needs a mapping")
         frame = _canonical(_read(path, None, header), str(path))
         _require_the_workload_of_the_path(frame, "workload", path)
         return frame, Origin()
@@ -99,7 +101,7 @@ def _without_unreadable(raw: pd.DataFrame,
         if bad.any():
             unreadable += [Unreadable(int(row), name, str(text)) for row, text in raw.loc[bad, name].items()]
             left = raw[name].where(~bad)
-            read = read.assign(**{name: pd.to_numeric(left) if name in numbers else left})
+            read = read.assign(**{name: _as_numbers(left) if name in numbers else left})
     return (raw, []) if len(unreadable) > MOST_UNREADABLE * len(raw) else (read, unreadable)
 
 
@@ -115,7 +117,7 @@ def _canonical(raw: pd.DataFrame, where: str) -> pd.DataFrame:
         if name == "window_start":
             data[name] = _canonical_times(raw[name], where)
         elif name in IDENTITY and name != "window_s":
-            data[name] = raw[name].astype("str")
+            data[name] = _texts(raw[name])
         else:
             data[name] = _numbers(raw[name], where) if name in NUMERIC else raw[name]
     return pd.DataFrame(data, index=raw.index)
@@ -140,10 +142,16 @@ def _mapped(raw: pd.DataFrame, mapping: TelemetryMapping, where: str) -> pd.Data
     return pd.DataFrame(data, index=raw.index)
 
 
-def _labels(raw: pd.DataFrame, label: Label) -> pd.Series:
-    if label.column is not None:
-        return raw[label.column].astype("str")
-    return pd.Series(label.constant, index=raw.index, dtype="str")
+def _labels(raw: pd.DataFrame, source: Label) -> pd.Series:
+    if source.column is not None:
+        return _texts(raw[source.column])
+    return pd.Series(source.constant, index=raw.index, dtype="str")
+
+
+def _texts(values: pd.Series) -> pd.Series:
+    """A column of names; whole numbers are 1, not 1.0, also where a blank cell made floats of them."""
+    floats = pd.api.types.is_float_dtype(values.dtype)
+    return (values.map(label, na_action="ignore") if floats else values).astype("str")
 
 
 def _canonical_times(values: pd.Series, where: str) -> pd.Series:
@@ -164,7 +172,7 @@ def _header(path: Path, header: Header) -> list[str]:
     if path.stat().st_size == 0:
         raise InputError(f"telemetry file must hold a table, got an empty file ({path})")
     if path.name.lower().endswith(CSV):
-        return [str(name) for name in _read_csv(path, header, nrows=0).columns]
+        return header_names(_read_csv(path, header, **FIRST_ROW))
     if header != Header():
         raise InputError(f"header: expected none of a Parquet file, which keeps names apart from rows, got "
                          f"{header.rows} rows ({path})")
@@ -202,7 +210,7 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
     return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)
 
 
-def _read_csv(path: Path, header: Header, **options: Any) -> pd.DataFrame:
+def _read_csv(path: Path, header: Header, /, **options: Any) -> pd.DataFrame:
     others = [row for row in range(header.rows) if row != header.names - 1]
     try:
         frame = pd.read_csv(path, low_memory=False, skiprows=others, **options)
@@ -213,6 +221,11 @@ def _read_csv(path: Path, header: Header, **options: Any) -> pd.DataFrame:
     if not isinstance(frame.index, pd.RangeIndex):  # pandas makes an index of fields that the header lacks
         raise _damaged(path, ValueError("rows are longer than the header"))
     return frame
+
+
+def header_names(row: pd.DataFrame) -> list[str]:
+    """Names of columns out of a CSV file's first row (FIRST_ROW): as a header, pandas calls the second `a` a.1."""
+    return [name or f"Unnamed: {number}" for number, name in enumerate(row.iloc[0])]
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
@@ -230,6 +243,8 @@ def _require(needed: Sequence[str], present: Sequence[str], where: str) -> None:
             raise InputError(
                 f"expected a column {name!r}, got none ({where}); " + nearest(name, present)
             )
+        if present.count(name) > 1:
+            raise InputError(f"columns must have distinct names, got {name!r} twice ({where}); rename one of them")
 
 
 def _numbers(values: pd.Series, where: str) -> pd.Series:
@@ -245,11 +260,23 @@ def _numbers(values: pd.Series, where: str) -> pd.Series:
             f"column {values.name!r} must hold numbers, got {values.iloc[first]!r} at {row_text(values.index, first)} "
             f"({where}: {int(bad.sum())} of {len(values)} rows); write them as 0.5, or {DROP_THEM}"
         )
-    return pd.to_numeric(values).astype("float64")
+    return _as_numbers(values).astype("float64")
+
+
+def _as_numbers(values: pd.Series) -> pd.Series:
+    """A column in which no cell holds something else."""
+    return pd.Series(np.nan, values.index, name=values.name) if _holds_times(values) else pd.to_numeric(values)
+
+
+def _holds_times(values: pd.Series) -> bool:
+    """Whether a column holds dates or durations, which pandas would count in units of its own."""
+    return values.dtype.kind in "mM"
 
 
 def _no_number(values: pd.Series) -> pd.Series:
     """[rows]: where a cell holds something else."""
+    if _holds_times(values):
+        return values.notna()
     if pd.api.types.is_numeric_dtype(values.dtype):
         return pd.Series(False, index=values.index)
     return pd.to_numeric(values, errors="coerce").isna() & values.notna()

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from feature_store.origin import UNREADABLE
 
 
 def read_invocations(path: Path) -> NDArray[np.float64]:
@@ -21,7 +22,7 @@ def read_invocations(path: Path) -> NDArray[np.float64]:
     """
     try:
         table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise InputError(f"traces: expected a CSV file of invocations per minute, got {error} ({path})") from error
     minutes = [name for name in table.columns if str(name).removesuffix("_minute").isdigit()]
     if len(minutes) < 2:

@@ -2,10 +2,11 @@
 
 The map (production_map.py) says how to ask for the machine's metrics, for which range of time, and where each
 workload's latency and configuration come from. A window is kept only if every metric and the workload's latency have a
-value: nothing is filled in.
+value: nothing is filled in. A workload whose latency or configuration has no series has no rows, which the data gate
+tells of.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import pandas as pd
 
@@ -14,7 +15,7 @@ from feature_store.mapping import UNKNOWN_COMBINATION
 from feature_store.schema import TARGET
 from feature_store.sources.metric_map import MappedMetric, MetricMap
 from feature_store.sources.production_map import ProductionMap, ProductionWorkload
-from feature_store.sources.prometheus import PrometheusSource
+from feature_store.sources.prometheus import NoSeriesError, PrometheusSource
 
 
 def is_prometheus(telemetry: str) -> bool:
@@ -34,11 +35,17 @@ def read_production(url: str, production: ProductionMap, now: datetime | None = 
         SourceError: the server is unusable, or it has no complete window. InputError: the range of time is empty.
     """
     window_s = production.window_s
-    start, end = _range(production, now or datetime.now(UTC))
+    start, end = production.window_ends(now)
     source, metric_map = PrometheusSource(url), production.metric_map()
     metrics = source.read_metrics(metric_map, start, end, window_s)
-    frames = [_workload(source, metric_map, name, entry, metrics, window_s, start, end)
-              for name, entry in production.workloads.items()]
+    frames, silent = list[pd.DataFrame](), list[NoSeriesError]()
+    for name, entry in production.workloads.items():
+        try:
+            frames.append(_workload(source, metric_map, name, entry, metrics, window_s, start, end))
+        except NoSeriesError as error:
+            silent.append(error)
+    if not frames:
+        raise silent[0]
     table = pd.concat(frames, ignore_index=True)
     if table.empty:
         raise SourceError(f"server must have a window with all metrics and a latency, got none from {start} to {end}")
@@ -49,20 +56,12 @@ def read_production(url: str, production: ProductionMap, now: datetime | None = 
     return table
 
 
-def _range(production: ProductionMap, now: datetime) -> tuple[datetime, datetime]:
-    """First and last window end of the range."""
-    window = timedelta(seconds=production.window_s)
-    if production.start is None or production.end is None:
-        return now - timedelta(seconds=production.last_s or 0.0) + window, now
-    return production.start + window, production.end
-
-
 def _workload(source: PrometheusSource, metric_map: MetricMap, name: str, entry: ProductionWorkload,
               metrics: pd.DataFrame, window_s: float, start: datetime, end: datetime) -> pd.DataFrame:
     wanted: dict[str, str | float] = {TARGET: entry.latency_ms, **entry.configuration}
     expressions = {key: MappedMetric(expression=value) for key, value in wanted.items() if isinstance(value, str)}
     own_map = metric_map.model_copy(update={"metrics": expressions})
-    values = source.read_metrics(own_map, start, end, window_s)
+    values = source.read_metrics(own_map, start, end, window_s, name)
     for key, value in wanted.items():
         if not isinstance(value, str):
             values[key] = value

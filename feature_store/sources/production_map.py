@@ -13,12 +13,12 @@ Expressions are PromQL with {window} and {instance} as in the map; a number stan
 of a metric map's fields is the node exporter's.
 """
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from feature_store.errors import nearest
+from feature_store.errors import InputError, nearest
 from feature_store.schema import CONFIGURATION
 from feature_store.sources.metric_map import MappedMetric, MetricMap, PromQL, read_metric_map
 from feature_store.written.fields import ColumnName, PositiveNumber, Text, WorkloadName
@@ -56,14 +56,50 @@ class ProductionWorkload(Written):
         default_factory=dict, description="Its configurable properties: PromQL, or a number that stands for itself")
 
 
-class ProductionMap(Written):
-    """A metric map that makes a training set."""
+class AskedWindows(Written):
+    """Which windows a map asks a server for."""
 
     window_s: PositiveNumber = Field(default=60.0, json_schema_extra={"unit": "s"}, description="Length of a window")
     start: Moment | None = Field(default=None, description="Start of the first window, an ISO time with a zone")
     end: Moment | None = Field(default=None, description="End of the last window, an ISO time with a zone")
     last_s: PositiveNumber | None = Field(
         default=None, json_schema_extra={"unit": "s"}, description="In place of both: how far to go back from now")
+
+    @model_validator(mode="after")
+    def _has_one_range(self) -> "AskedWindows":
+        given = [name for name in ("start", "end", "last_s") if getattr(self, name) is not None]
+        if given not in (["start", "end"], ["last_s"]):
+            raise ValueError(f"expected either `last_s` or `start` and `end`, got {', '.join(given) or 'none of them'}")
+        return self
+
+    def window_ends(self, now: datetime | None = None) -> tuple[datetime, datetime]:
+        """End of the first window and of the last one.
+
+        Those of `last_s` begin at multiples of window_s since 1970, whenever they are asked for: of a second that two
+        runs read, both have the same window, which is on one side of the split (splits.py).
+
+        Args:
+            now: end of the time where the map says last_s; the present where None.
+
+        Raises:
+            InputError: no calendar has such times.
+        """
+        try:
+            window = timedelta(seconds=self.window_s)
+            if self.start is not None and self.end is not None:
+                return self.start + window, self.end
+            epoch = datetime.fromtimestamp(0, UTC)
+            end = epoch + ((now or datetime.now(UTC)) - epoch) // window * window
+            return end - timedelta(seconds=self.last_s or 0.0) // window * window + window, end
+        except (OverflowError, ZeroDivisionError):
+            got = f"{self.window_s:g}" if self.last_s is None else f"{self.window_s:g} and {self.last_s:g}"
+            raise InputError("window_s and last_s must be spans that a calendar has, got "
+                             f"{got} s (--mapping)") from None
+
+
+class ProductionMap(AskedWindows):
+    """A metric map that makes a training set."""
+
     environment: Text = Field(default="production", description="Which machine and load range the rows are of")
     workloads: dict[WorkloadName, ProductionWorkload] = Field(min_length=1, description="The workloads by name")
     metrics: dict[ColumnName, MappedMetric] | None = Field(
@@ -73,13 +109,6 @@ class ProductionMap(Written):
         description="How often the server scrapes its targets; default: 1")
     instance: str | None = Field(
         default=None, description="Regular expression for the `instance` label of the machine; default `.*`")
-
-    @model_validator(mode="after")
-    def _has_one_range(self) -> "ProductionMap":
-        given = [name for name in ("start", "end", "last_s") if getattr(self, name) is not None]
-        if given not in (["start", "end"], ["last_s"]):
-            raise ValueError(f"expected either `last_s` or `start` and `end`, got {', '.join(given) or 'none of them'}")
-        return self
 
     def metric_map(self) -> MetricMap:
         """How to ask for the machine's metrics."""

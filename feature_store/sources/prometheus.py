@@ -24,6 +24,10 @@ _PARALLEL_QUERIES = 4
 _RESOLUTION_S = 0.001
 
 
+class NoSeriesError(SourceError):
+    """The server has no series of a metric: whatever has it did not run, or the expression is wrong."""
+
+
 class PrometheusSource:
     """A Prometheus server as a source of telemetry."""
 
@@ -58,12 +62,14 @@ class PrometheusSource:
             parameters["time"] = _format_time(_seconds(at, "at"))
         return _long_frame(self._api.series("query", parameters))
 
-    def read_metrics(
-        self, metric_map: MetricMap, start: datetime, end: datetime, step_s: float
-    ) -> pd.DataFrame:
+    def read_metrics(self, metric_map: MetricMap, start: datetime, end: datetime, step_s: float,
+                     workload: str | None = None) -> pd.DataFrame:
         """Every metric of a map at start, start + step_s, ... up to `end`.
 
         The value at time t covers the window of `step_s` seconds that ends at t.
+
+        Args:
+            workload: whose metrics these are, for messages; None: they are nobody's own.
 
         Returns:
             One row for each time (UTC index `timestamp`), one column for each metric, NaN where the
@@ -71,13 +77,14 @@ class PrometheusSource:
 
         Raises:
             InputError: as `query_range`.
-            SourceError: as `query_range`, and where a metric has no series or more than one.
+            SourceError: as `query_range`, and where a metric has more than one series.
+            NoSeriesError: where it has none.
         """
         grid = _grid(start, end, step_s)
         columns: dict[str, npt.NDArray[np.float64]] = {}
         for name, metric in metric_map.metrics.items():
             expression = metric_map.expression(name, step_s)
-            series = self._only(name, self._range(expression, grid, step_s))
+            series = self._only(name, self._range(expression, grid, step_s), workload)
             rows = np.rint((series.times_s - grid[0]) / step_s).astype(int)
             if np.any(rows < 0) or np.any(rows >= len(grid)):
                 raise SourceError(f"metric {name} must only have values in the range asked for ({self._api.address})")
@@ -104,12 +111,13 @@ class PrometheusSource:
             values[name] = value
         return values
 
-    def _only(self, name: str, series: list[Series]) -> Series:
+    def _only(self, name: str, series: list[Series], workload: str | None = None) -> Series:
         if len(series) == 1:
             return series[0]
         labels = ", ".join(str(one.labels) for one in series[:3]) or "none"
-        raise SourceError(
-            f"metric {name} must have exactly one series, got {len(series)}: {labels} ({self._api.address}); "
+        of = f" of workload {workload}" if workload else ""
+        raise (SourceError if series else NoSeriesError)(
+            f"metric {name}{of} must have exactly one series, got {len(series)}: {labels} ({self._api.address}); "
             "see its expression and the instance in the metric map"
         )
 

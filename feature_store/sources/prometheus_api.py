@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,26 @@ class Series:
     values: npt.NDArray[np.float64]
 
 
+def shown_address(url: str) -> str:
+    """A server's address without user, password and query: for messages, commands and evidence.
+
+    Of one that is not well-formed only what follows the last @, for where its password ends nobody knows.
+    """
+    if (parts := _parts(url)) is None:
+        return url.rpartition("@")[2]
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _parts(url: str) -> SplitResult | None:
+    """None where it is no address of a server."""
+    try:
+        parts = urlsplit(url)
+        well_formed = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if well_formed else None
+
+
 class PrometheusApi:
     """The query endpoints of one server. Safe to use from several threads."""
 
@@ -54,24 +74,20 @@ class PrometheusApi:
         Raises:
             InputError: where one of them is unusable.
         """
-        try:
-            parts = urlsplit(url)
-            port = f":{parts.port}" if parts.port else ""
-        except ValueError as error:
-            raise InputError(f"URL must be well-formed, got {url!r} (Prometheus): {error}") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"URL must be http(s)://host[:port][/path], got {url!r} (Prometheus)")
+        parts = _parts(url)
+        if parts is None:
+            raise InputError("URL must be http(s)://[user:password@]host[:port][/path], with %2F for / in a password, "
+                             f"got {shown_address(url)!r} (Prometheus)")
         if not timeout_s > 0:
             raise InputError(f"timeout_s must be positive, got {timeout_s!r} (Prometheus)")
         if retries < 0:
             raise InputError(f"retries must be 0 or more, got {retries!r} (Prometheus)")
         self._url = url.rstrip("/")
-        # What messages show: without user and password.
-        self.address = f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
+        self.address = shown_address(self._url)  # for messages
         self._timeout_s = timeout_s
         self._retries = retries
         self._sessions = _Sessions()
-        self._is_loopback = _is_loopback(parts.hostname)
+        self._is_loopback = _is_loopback(parts.hostname or "")
 
     def series(self, endpoint: str, parameters: Mapping[str, str]) -> list[Series]:
         """The series that `query` or `query_range` answers with.

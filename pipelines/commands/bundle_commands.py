@@ -1,6 +1,5 @@
 """`assay check` and `assay predict`: what a controller does with a bundle."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,6 +124,7 @@ def predict(
 
     Example: assay predict --workload redis --at now --prometheus http://127.0.0.1:9090 --set connections=16
     """
+    from pipelines.controller_command_line import row_of
     from serving.bundle import check_bundle
     from serving.session import Predictor
 
@@ -134,12 +134,13 @@ def predict(
         raise InputError("--least-head must be given with --workload: a bundle folder has no ledger")
     if (row is None) == (at is None):
         raise InputError("either --row or --at now must be given")
+    given = None if row is None else row_of(row)
     if workload is not None:
         predictor = _champion(configuration_from(config), task, workload, json_output, least_head)
     else:  # whatever it is for: the answer says so
         assert bundle is not None
         predictor = Predictor(check_bundle(bundle, public_key or configuration_from(config).public_key_path))
-    values = _row_values(row) if row is not None else _live_values(at, prometheus, metric_map, window)
+    values = _live_values(at, prometheus, metric_map, window) if given is None else given
     contract = predictor.contract
     values = {name: value for name, value in values.items() if row is not None or name in contract.input_names}
     values |= _settings(setting or ())
@@ -174,18 +175,6 @@ def _champion(configuration: "Configuration", task: str, workload: str, quiet: b
     with working("loading the champion", quiet):
         require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
         return Predictor.from_registry(configuration, task, workload, least_head=least_head)
-
-
-def _row_values(row: str) -> dict[str, Any]:
-    import sys
-
-    try:
-        values = json.loads(sys.stdin.read() if row == "-" else row)
-    except ValueError as error:
-        raise InputError(f"row must be a JSON object, got {error} (--row)") from error
-    if not isinstance(values, dict):
-        raise InputError(f"row must be a JSON object, got {type(values).__name__} (--row)")
-    return values
 
 
 def _live_values(at: str | None, url: str | None, metric_map: Path | None, window: float) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -88,9 +88,9 @@ def init(
 def _finish(folder: Path, files: Mapping[str, str], steps: Sequence[str], overwrite: bool, json_output: bool,
             here: Mapping[str, str] = MappingProxyType({})) -> None:
     """Writes the files into the folder, and what is missing in the current one; says so, and how to go on."""
-    _write(folder, files, overwrite)
-    _write(Path(), here, overwrite=False)
-    paths = {one: str(folder / one) for one in files} | {one: one for one in here}
+    places = {one: folder / one for one in files} | {one: Path(one) for one in here}
+    _write({place: {**files, **here}[one] for one, place in places.items()}, overwrite)
+    paths = {one: str(place) for one, place in places.items()}
     if json_output:
         print_json({"files": paths, "next": steps})
         return
@@ -131,32 +131,31 @@ def _seconds(text: str, window_s: float) -> float:
     return value
 
 
-def _write(folder: Path, files: Mapping[str, str], overwrite: bool) -> None:
-    """All of them or none. Raises InputError: one is there, or the folder cannot be written."""
-    from feature_store.whole_files import write_file
+def _write(files: Mapping[Path, str], overwrite: bool) -> None:
+    """None gets its name before all are written. Raises InputError: one is there, or cannot be written."""
+    from feature_store.whole_files import whole_file
 
-    if folders := [str(folder / one) for one in files if (folder / one).is_dir()]:
+    if folders := [str(one) for one in files if one.is_dir()]:
         raise InputError(f"files must not be folders, got {', '.join(folders)}; name another folder (--output)")
-    if not overwrite and (there := [str(folder / one) for one in files if (folder / one).exists()]):
+    if not overwrite and (there := [str(one) for one in files if one.exists()]):
         raise InputError(f"files must not be there yet, got {', '.join(there)}; --overwrite replaces them, --output "
                          "names another folder")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for one, text in files.items():
-            write_file(folder / one, text, mode=0o600 if one == "controller.yaml" else 0o666)  # a password may be in it
+        with ExitStack() as written:
+            for one, text in files.items():
+                one.parent.mkdir(parents=True, exist_ok=True)
+                mode = 0o600 if one.name == "controller.yaml" else 0o666  # a password may be in it
+                written.enter_context(whole_file(one, mode=mode)).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"folder must be one that can be written, got {error.strerror} ({folder})") from error
-
-
-def _without_password(url: str) -> str:
-    """As it may be shown; whoever runs the step knows the password."""
-    return url.replace(f"{urlsplit(url).netloc.rpartition('@')[0]}@", "") if "@" in url else url
+        raise InputError(f"folder must be one that can be written, got {error.strerror} ({one.parent})") from error
 
 
 def _next_steps(folder: Path, files: Mapping[str, str], service: Service) -> list[str]:
+    from feature_store.sources.prometheus_api import shown_address
+
     task, controller = (shlex.quote(str(folder / one)) for one in ("task.yaml", "controller.yaml"))
     load = shlex.quote(f"{folder / 'load.csv'}") if "load.csv" in files else (
-        f"{_without_password(service.prometheus)} --mapping {shlex.quote(str(folder / 'load.yaml'))}")
+        f"{shown_address(service.prometheus)} --mapping {shlex.quote(str(folder / 'load.yaml'))}")
     steps = [f"assay validate --task {task} --telemetry {load}", f"assay run --task {task} --telemetry {load}"]
     if "controller.yaml" in files:
         steps.insert(0, f"assay control --generic --shadow --workload {service.name} --controller {controller} "

@@ -1,7 +1,7 @@
 """`assay schedule create | list | delete`: recurring runs on a cluster; runs and monitors in this user's crontab."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -54,7 +54,7 @@ def create(
     from pipelines.monitor import monitored
     from pipelines.schedules.cron import parse_cron
     from pipelines.schedules.local import create_local_schedule
-    from pipelines.schedules.local_job import assay_job
+    from pipelines.schedules.local_job import assay_job, left_out
 
     parsed, placed = parse_cron(cron), read_values(values)
     if local and placed:
@@ -77,6 +77,7 @@ def create(
         made = create_local_schedule(
             assay_job(chosen, command, directory=Path(__file__).resolve().parents[2], home=configuration.home,
                       environment=os.environ), parsed)
+        made = replace(made, notes=(*made.notes, *left_out(os.environ)))
     else:
         arguments = {**request.arguments(), "run_name": check_run_name(chosen)}
         del arguments["data_version"]  # create_schedule makes one

@@ -3,11 +3,11 @@
 Python ends with code 1 on an exception, which here says REFUTED: whatever goes wrong must end with another code.
 """
 
+import functools
 import io
 import json
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from rich.table import Table
 from feature_store.errors import AssayError, InputError
 from feature_store.terminal import print_trace
 from feature_store.whole_files import require_file, require_writable, write_whole
-from pipelines.console import JsonOption, PlainConsole, err, out, plain, reported
+from pipelines.console import Function, JsonOption, PlainConsole, err, out, plain, reported
 
 EXIT_CODES = {"PROVED": 0, "REFUTED": 1, "UNKNOWN": 3, "TIMEOUT": 3, "ERROR": 3}
 COLOURS = {"PROVED": "bold green", "REFUTED": "bold red"}
@@ -29,7 +29,27 @@ MOST_POINTS = 1_000_000_000  # bytes
 NARROWEST = 12  # characters of a folded name
 
 
+def _no_verdict(command: Function) -> Function:
+    """An error of the program itself is printed and ends it with the code of ERROR."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        try:
+            return command(*args, **options)
+        except (AssayError, typer.Exit):
+            raise
+        except Exception as error:
+            print_trace()
+            reason, code = f"{type(error).__name__}: {error}", EXIT_CODES["ERROR"]
+            document = {"verdict": "ERROR", "error": reason, "exit_code": code}
+            _say(_json(document) if options.get("json_output") else f"{plain(f'ERROR  {reason}')}\n")
+            raise typer.Exit(code) from None
+
+    return wrapper  # type: ignore[return-value]
+
+
 @reported
+@_no_verdict
 def verify(
     model: Annotated[Path | None, typer.Argument(help="ONNX file of the network.")] = None,
     specification: Annotated[Path | None, typer.Option("--specification", "-s", help="SPEC.yaml, or a VNN-LIB property "
@@ -68,11 +88,9 @@ def verify(
     if instances is not None:
         _only_instances(instances, {"MODEL": model, "--specification": specification, "--points": points,
                                     "--witness": witness, "--certificate": certificate, "--memory": memory})
-        with _no_verdict(json_output):
-            from pipelines.commands.verify_instances import verify_instances
+        from pipelines.commands.verify_instances import verify_instances
 
-            code = verify_instances(instances, timeout, seed, csv_file, json_output)
-        raise typer.Exit(code)
+        raise typer.Exit(verify_instances(instances, timeout, seed, csv_file, json_output))
     if model is None or specification is None or csv_file is not None:
         raise InputError("either MODEL and --specification must be given, or --instances; --csv belongs to --instances")
     for path in (model, specification):
@@ -113,15 +131,14 @@ def _only_instances(instances: Path, others: dict[str, Any]) -> None:
 def _decide(model: Path, specification: Path, timeout: float, memory: int | None, inputs: Any, seed: int, quiet: bool,
             certificate: Path | None) -> dict[str, Any]:
     """The verdict's document."""
-    with _no_verdict(quiet):
-        question = (model, specification, timeout, inputs, seed, certificate)
-        with _progress(quiet) as advance:
-            if memory is None:
-                return _decided(advance, *question)
-            from models.verification.memory import within_memory
+    question = (model, specification, timeout, inputs, seed, certificate)
+    with _progress(quiet) as advance:
+        if memory is None:
+            return _decided(advance, *question)
+        from models.verification.memory import within_memory
 
-            document: dict[str, Any] = within_memory(memory, _decided, advance, *question)
-            return document
+        document: dict[str, Any] = within_memory(memory, _decided, advance, *question)
+        return document
 
 
 def _decided(advance: Any, model: Path, specification: Path, timeout: float, inputs: Any, seed: int,
@@ -131,30 +148,17 @@ def _decided(advance: Any, model: Path, specification: Path, timeout: float, inp
     return decide(model, specification, timeout, inputs, seed, advance, certificate).to_json()
 
 
-@contextmanager
-def _no_verdict(as_json: bool) -> Iterator[None]:
-    """An error of the program itself is printed and ends it with the code of ERROR."""
-    try:
-        yield
-    except AssayError:
-        raise
-    except Exception as error:
-        print_trace()
-        reason, code = f"{type(error).__name__}: {error}", EXIT_CODES["ERROR"]
-        document = {"verdict": "ERROR", "error": reason, "exit_code": code}
-        _say(_json(document) if as_json else f"{plain(f'ERROR  {reason}')}\n")
-        raise typer.Exit(code) from None
-
-
 def _read_points(path: Path) -> Any:
     import numpy as np
     import pandas as pd
+
+    from feature_store.origin import UNREADABLE
 
     require_file(path, "points", MOST_POINTS)
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
         return frame.to_numpy(dtype=np.float64, copy=True)  # torch warns of arrays that it cannot write to
-    except (OSError, ValueError, TypeError) as error:
+    except (*UNREADABLE, TypeError) as error:
         raise InputError(f"points must be a readable table of numbers, got {error} ({path})") from error
 
 

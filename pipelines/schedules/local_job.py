@@ -1,10 +1,11 @@
 """The job that a local schedule starts: one line for /bin/sh, which says folder, environment, command and log.
 
 Written into a crontab line by crontab.py or into a unit by systemd_timer.py. Both start programs with almost no
-environment, so the job carries PATH, HOME and ASSAY_HOME along. That runs never overlap is the command's own doing:
-`assay run --scheduled` and `assay monitor` take the lock of pipelines/run_lock.py.
+environment, so the job carries PATH, HOME and ASSAY_HOME along; `left_out` says what else is set. That runs never
+overlap is the command's own doing: `assay run --scheduled` and `assay monitor` take the lock of pipelines/run_lock.py.
 """
 
+import re
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from feature_store.errors import InputError, MissingToolError, SourceError
 from pipelines.schedules.schedule_info import check_schedule_name
 
 _TIMEOUT_S = 20
+# What Assay, MLflow, the clients of S3, PostgreSQL and Kubernetes, and those of proxies and certificates go by.
+_READ = re.compile("ASSAY_.+|AWS_.+|MLFLOW_.+|PG[A-Z]+|KUBECONFIG|SSL_CERT_.+|REQUESTS_.+|(?i:(https?|no)_proxy)")
+_SET_BY_US = ("ASSAY_HOME", "ASSAY_CONFIG", "MLFLOW_DISABLE_TELEMETRY")  # in every job too; the second as --config
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,16 @@ def assay_job(
         raise InputError(f"scheduled command: expected no line breaks, got {job.shell!r} (schedule {name}); "
                          "rename the folder or change the argument")
     return job
+
+
+def left_out(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """A note on what a job may need of the environment that it was made in, and starts without.
+
+    Nothing of it is written into a crontab or a unit, for there may be passwords among it.
+    """
+    names = sorted(name for name in environment if _READ.fullmatch(name) and name not in _SET_BY_US)
+    return (f"set here and not carried into the job: {', '.join(names)}; what it needs of them, give to cron or "
+            "systemd (docs/recipes/schedule.md)",) if names else ()
 
 
 def call(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[bytes]:

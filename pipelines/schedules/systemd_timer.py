@@ -10,6 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
+from feature_store.whole_files import write_file
 from pipelines.schedules.cron import Cron, CronField
 from pipelines.schedules.local_job import LocalEntry, LocalJob, call, must
 
@@ -38,7 +39,7 @@ def install(job: LocalJob, cron: Cron) -> None:
     timer = _timer(job.name)
     timer.parent.mkdir(parents=True, exist_ok=True)
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    timer.with_suffix(".service").write_text(service_text(job), encoding="utf-8")
+    write_file(timer.with_suffix(".service"), service_text(job), mode=0o600)  # as a crontab: a password may be in it
     timer.write_text(timer_text(job.name, cron), encoding="utf-8")
     # restart: a running timer keeps its old times until then.
     for verb in (["daemon-reload"], ["enable", timer.name], ["restart", timer.name]):

@@ -29,7 +29,8 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_prometheus_server_gives_the_canonical_table(tmp_path: Path) -> None:
     with recorded_server() as (url, start_s):
-        source = run_ingest(TASK, url, yaml.safe_dump(metric_map(start_s)), tmp_path / "out")
+        secret = url.replace("//", "//me:s3cret@")
+        source = run_ingest(TASK, secret, yaml.safe_dump(metric_map(start_s)), tmp_path / "out")
     frame = pd.read_parquet(tmp_path / "out" / "rows")
     assert source == json.loads((tmp_path / "out" / "source.json").read_text())
     assert source["workloads"] == frame["workload"].value_counts().to_dict()

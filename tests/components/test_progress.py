@@ -60,6 +60,15 @@ def test_reading_goes_on_where_it_stopped_and_leaves_half_a_line(events: Path) -
     assert [event["number"] for event in (*first, *second, *third)] == [1, 2, 3]
 
 
+def test_a_line_that_a_full_disk_tore_costs_no_other(events: Path) -> None:
+    emit({"number": 1})
+    with events.open("a") as file:
+        file.write('{"numb')
+    for number in (2, 3):
+        emit({"number": number})
+    assert [event["number"] for event in read_events(events)[0]] == [1, 3]
+
+
 def test_no_file_yet_is_no_event(tmp_path: Path) -> None:
     assert read_events(tmp_path / "none") == ([], 0)
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
-from feature_store.expectations import DataGate, validate
+from feature_store.expectations import DataGate
 from feature_store.mapping import UNKNOWN_COMBINATION
 from feature_store.schema import TelemetrySchema
 
@@ -164,21 +164,21 @@ def test_names_units_and_values_are_text_in_the_data_docs(tmp_path, schema, tele
 def test_a_column_of_lists_or_of_several_types_is_judged_too(schema, telemetry):
     """It is none of the model's: kept, and shown as text where it is text."""
     frame = telemetry().assign(spans=[["<a>", "b"]] * 120, label=["<b>", 7] * 60)
-    assert validate(frame, schema).passed
+    assert DataGate().judge(frame, schema).passed
 
 
 def test_row_numbers_are_those_of_the_source(schema, telemetry):
     """Rows of other workloads stand before: the number is the one in the file, not in the filtered table."""
     broken = _at(telemetry(), 7, latency_ms=-1.0)
     frame = pd.concat([telemetry(30, "mysql"), broken], ignore_index=True)
-    assert validate(frame, schema).failures[0].first_row == 37
+    assert DataGate().judge(frame, schema).failures[0].first_row == 37
 
 
 def test_an_unknown_workload_is_told_which_there_are(schema, telemetry):
-    (failure,) = validate(telemetry(60, "mysql"), schema).failures
+    (failure,) = DataGate().judge(telemetry(60, "mysql"), schema).failures
     assert "the table holds mysql" in failure.message
 
 
 def test_nothing_to_ask_is_refused(schema, telemetry):
     with pytest.raises(InputError, match="schema must have a target"):
-        validate(telemetry(), TelemetrySchema("redis", {}, {}, ("environment",)))
+        DataGate().judge(telemetry(), TelemetrySchema("redis", {}, {}, ("environment",)))

@@ -1,8 +1,19 @@
+from pathlib import Path
+
 import pytest
 
 from feature_store.bad_rows import BadRows
 from feature_store.errors import InputError
-from feature_store.mapping import UNKNOWN_COMBINATION, ColumnSource, Header, Label, TimeSource, load_mapping
+from feature_store.mapping import (
+    UNKNOWN_COMBINATION,
+    ColumnSource,
+    Header,
+    Label,
+    TelemetryMapping,
+    TimeSource,
+    parse_mapping,
+)
+from feature_store.strict_yaml import read_located_yaml
 
 GOOD = """
 workload: {column: app}
@@ -25,8 +36,13 @@ def write(tmp_path):
     return make
 
 
+def load(path: Path) -> TelemetryMapping:
+    content, lines = read_located_yaml(path, "mapping file")
+    return parse_mapping(content, path, lines)
+
+
 def test_a_mapping_is_read(write):
-    mapping = load_mapping(write(GOOD))
+    mapping = load(write(GOOD))
     assert mapping.workload == Label(column="app")
     assert mapping.environment == Label(constant="lab")
     assert mapping.combination == Label(constant=UNKNOWN_COMBINATION)
@@ -39,7 +55,7 @@ def test_a_mapping_is_read(write):
 
 def test_the_task_comes_from_the_file_beside_it_and_lends_its_columns(write):
     write("target: {name: lat_imp, unit: ratio}\ninputs: [{name: work_io, unit: share}]\n", "task.yaml")
-    mapping = load_mapping(write("workload: {constant: a}\ntask: task.yaml\n"
+    mapping = load(write("workload: {constant: a}\ntask: task.yaml\n"
                                  "columns: {lat_imp: {column: x}, work_io: {column: y, unit: percent}}"))
     assert mapping.task["target"]["name"] == "lat_imp"
     assert mapping.columns["work_io"].factor == pytest.approx(0.01)
@@ -47,13 +63,13 @@ def test_the_task_comes_from_the_file_beside_it_and_lends_its_columns(write):
 
 
 def test_the_task_may_stand_in_the_mapping_itself(write):
-    mapping = load_mapping(write("workload: {constant: a}\ntask: {target: {name: y, unit: ms}}\n"
+    mapping = load(write("workload: {constant: a}\ntask: {target: {name: y, unit: ms}}\n"
                                  "columns: {y: {column: x, unit: s}}"))
     assert mapping.columns["y"].factor == 1000.0
 
 
 def test_header_bad_rows_and_names_of_columns_are_read(write):
-    mapping = load_mapping(write("workload: {column_names: '{workload}_{column}'}\nheader: {rows: 3, names: 2}\n"
+    mapping = load(write("workload: {column_names: '{workload}_{column}'}\nheader: {rows: 3, names: 2}\n"
                                  "bad_rows: {drop: [range], at_most: 2 %}\ncolumns: {latency_ms: {column: rt}}\n"))
     assert mapping.workload == Label(column_names="{workload}_{column}")
     assert (mapping.header, mapping.bad_rows) == (Header(3, 2), BadRows(("range",), 0.02))
@@ -97,20 +113,15 @@ def test_header_bad_rows_and_names_of_columns_are_read(write):
 def test_a_bad_mapping_says_where_and_what(write, old, new, message):
     assert old in GOOD
     with pytest.raises(InputError, match=f"^{message}"):
-        load_mapping(write(GOOD.replace(old, new, 1)))
+        load(write(GOOD.replace(old, new, 1)))
 
 
 def test_a_task_beside_the_mapping_must_be_one(write):
     write("- 3", "task.yaml")
     with pytest.raises(InputError, match=r"^task: expected a mapping, got \[3\] \(.*task.yaml, line 1\)"):
-        load_mapping(write(GOOD + "task: task.yaml"))
-
-
-def test_a_missing_mapping_is_named(tmp_path):
-    with pytest.raises(InputError, match="mapping file must be a readable file"):
-        load_mapping(tmp_path / "mapping.yaml")
+        load(write(GOOD + "task: task.yaml"))
 
 
 def test_a_mapping_without_columns_is_refused(write):
     with pytest.raises(InputError, match=r"columns: expected a mapping that is not empty, got \{\}"):
-        load_mapping(write("workload: {constant: a}\ncolumns: {}"))
+        load(write("workload: {constant: a}\ncolumns: {}"))

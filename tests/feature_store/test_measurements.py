@@ -395,6 +395,14 @@ def test_a_header_alone_is_an_error(tmp_path):
         load_measurements(tmp_path / "header.csv", mapping_of())
 
 
+def test_a_name_that_a_header_has_twice_is_refused_where_it_is_asked_for(tmp_path):
+    (tmp_path / "runs.csv").write_text("job,nodes,took,other,other,\na,1,2,,,\nb,3,4,,,\n")
+    assert len(load_measurements(tmp_path / "runs.csv", mapping_of()).frame) == 2
+    (tmp_path / "runs.csv").write_text("job,nodes,took,took\na,1,2,3\n")
+    with pytest.raises(InputError, match="columns must have distinct names, got 'took' twice"):
+        load_measurements(tmp_path / "runs.csv", mapping_of())
+
+
 def test_a_comma_at_the_end_of_each_row_does_not_shift_the_columns(tmp_path):
     (tmp_path / "runs.csv").write_text("job,nodes,took\na,1,2,\nb,3,4,\n")
     frame = load_measurements(tmp_path / "runs.csv", mapping_of()).frame

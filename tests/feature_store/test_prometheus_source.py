@@ -16,6 +16,7 @@ from feature_store.schema import METRICS
 from feature_store.sources import prometheus_api
 from feature_store.sources.metric_map import MappedMetric, MetricMap, read_metric_map
 from feature_store.sources.prometheus import POINTS_PER_QUERY, PrometheusSource
+from feature_store.sources.prometheus_api import shown_address
 from recording.loopback import free_port
 from tests.feature_store.prometheus_server import faulty_server, prometheus_with, reply
 
@@ -291,6 +292,22 @@ def test_messages_do_not_show_the_password() -> None:
     with faulty_server(reply("no", 401)) as (url, _), pytest.raises(SourceError) as caught:
         PrometheusSource(url.replace("//", "//me:secret@")).instant("up")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("url", "shown"), [
+    ("http://me:s3cret@host:9090/team@prod/", "http://host:9090/team@prod/"),
+    ("https://me:s3cret@[::1]:9090", "https://[::1]:9090"), ("http://host:9090/team@prod", "http://host:9090/team@prod"),
+    ("http://host?key=s3cret", "http://host")])
+def test_an_address_is_shown_as_it_is_but_for_its_secrets(url: str, shown: str) -> None:
+    assert shown_address(url) == shown
+
+
+@pytest.mark.parametrize("url", ["http://me:s3/cret@host", "me:s3cret@host", "ftp://me:s3cret@host",
+                                 "http://me:s3cret@host:99999", "http://me:s3cret@:9090"])
+def test_what_is_no_address_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(InputError, match="URL must be http") as refused:
+        PrometheusSource(url)
+    assert "cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", ["1_000", "\u0661\u0662", " 1", "infinity", "1\n", "0x10"])

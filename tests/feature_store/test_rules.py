@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
-from feature_store.expectations import validate
+from feature_store.expectations import DataGate
 from feature_store.mapping import UNKNOWN_COMBINATION
 from feature_store.rules import check_table, gap_limit_s, rules_for
 from feature_store.schema import TelemetrySchema
@@ -26,7 +26,7 @@ def test_row_count_and_not_null_are_always_asked(schema, telemetry):
 def test_rows_repeated_under_other_times_are_counted_once(schema, telemetry):
     frame = telemetry(60)
     twice = pd.concat([frame, frame.iloc[:20].assign(window_start=frame.window_start[:20] + pd.Timedelta(days=2))])
-    result = validate(twice.reset_index(drop=True), schema)
+    result = DataGate().judge(twice.reset_index(drop=True), schema)
     assert result.passed, result.failures
     (warning,) = result.warnings
     assert (warning.rule, warning.count, warning.first_row) == ("repeated_rows", 20, 60)
@@ -37,10 +37,10 @@ def test_rows_repeated_under_other_times_are_counted_once(schema, telemetry):
 def test_copies_do_not_make_enough_rows(schema, telemetry):
     frame = telemetry(49)
     copies = pd.concat([frame.assign(window_start=frame.window_start + pd.Timedelta(days=day)) for day in range(20)])
-    (failure,) = validate(copies.reset_index(drop=True), schema).failures
+    (failure,) = DataGate().judge(copies.reset_index(drop=True), schema).failures
     assert failure.message == ("rows must number at least 50, got 49 and 931 copies of them (workload redis); record "
                                "more")
-    counted = validate(copies.reset_index(drop=True), replace(schema, repeats_count=True))
+    counted = DataGate().judge(copies.reset_index(drop=True), replace(schema, repeats_count=True))
     assert counted.passed and not counted.warnings, "runs of one configuration may take equally long"
 
 

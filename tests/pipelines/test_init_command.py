@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from feature_store.errors import InputError
 from pipelines import console
 from pipelines.command_line import app
+from pipelines.commands.init_command import _write
 from tests.e2e.tiny import ROOT
 
 SHIPPED = (ROOT / "mlflow.yaml").read_text()
@@ -49,6 +51,12 @@ def test_it_replaces_none_unless_it_is_asked_to(empty: Path) -> None:
     assert (empty / "mlflow.yaml").read_text() == "mine"
     assert call("init", "--overwrite").exit_code == 0
     assert (empty / "mlflow.yaml").read_text() == SHIPPED
+
+
+def test_none_of_its_files_is_there_where_one_cannot_be_written(empty: Path) -> None:
+    with pytest.raises(InputError, match="folder must be one that can be written"):
+        _write({empty / "service" / "task.yaml": "mine", empty / "service" / ("x" * 300): "mine"}, overwrite=False)
+    assert not list((empty / "service").iterdir())
 
 
 def test_a_clone_s_own_is_used_from_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,7 @@ def test_the_runner_is_told_where_everything_is(runner: Runner) -> None:
     assert words == [str(folder / name) for name in ("events.jsonl", "tmp")] + ["pipelines.local_process"] + [
         str(folder / "tmp")]
     assert not (folder / "tmp").exists()
+    assert {path.stat().st_mode & 0o777 for path in (folder / "request.json", folder / "kfp.log")} == {0o600}
     specification = json.loads((folder / "request.json").read_text())
     assert specification["arguments"]["workloads"] == ["redis", "nginx"]
     assert specification["cache_root"] == str(runner.home / "cache")

@@ -79,6 +79,12 @@ def test_telemetry_of_a_server_is_new_each_time() -> None:
     assert first.telemetry == "http://127.0.0.1:1"
 
 
+def test_the_password_of_a_server_reaches_who_reads_it_and_no_evidence() -> None:
+    made = make_request("performance", "http://me:s3cret@127.0.0.1:1", None, (), 0, "run")
+    assert made.telemetry == "http://me:s3cret@127.0.0.1:1"
+    assert made.command == "assay run --task performance --telemetry http://127.0.0.1:1 --seed 0"
+
+
 def test_a_method_overrules_the_task(project: Path) -> None:
     made = request(method="plain")
     assert made.task.training.method == yaml.safe_load(made.task_yaml)["training"]["method"] == "plain"

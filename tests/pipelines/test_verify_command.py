@@ -1,6 +1,7 @@
 """`assay verify`: exit codes, output for people and machines, and every kind of bad file."""
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -128,6 +129,8 @@ BAD_INPUT = {
     "timeout-nan": (("model.onnx", "-s", "spec.yaml", "--timeout", "nan"), "timeout must be positive"),
     "points-of-three": (("model.onnx", "-s", "spec.yaml", "--points", "three.csv"), "points must have 2 columns"),
     "points-are-words": (("model.onnx", "-s", "spec.yaml", "--points", "words.csv"), "points must be a readable table"),
+    **{f"points-{name}": (("model.onnx", "-s", "spec.yaml", "--points", name), "points must be a readable table")
+       for name in ("torn.csv.gz", "damaged.csv.gz", "damaged.csv.zip", "damaged.csv.xz", "damaged.csv.tar")},
     "no-points": (("model.onnx", "-s", "spec.yaml", "--points", "none.csv"), "points must be an existing file"),
     "endless-points": (("model.onnx", "-s", "spec.yaml", "--points", "/dev/zero"), "points must be an existing file"),
     "large-specification": (("model.onnx", "-s", "large"), "specification must have at most 100,000,000 bytes, got 1,"),
@@ -145,6 +148,11 @@ def bad_files(folder: Path) -> None:
     (folder / "three.yaml").write_text("features: [a, b, c]\nproperties:\n- range: {maximum: 1}\n")
     (folder / "three.csv").write_text("a,b,c\n1,2,3\n")
     (folder / "words.csv").write_text("a,b\nx,y\n")
+    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 1000, mtime=0)
+    (folder / "torn.csv.gz").write_bytes(whole[:40])
+    (folder / "damaged.csv.gz").write_bytes(whole[:10] + b"\xff" * 40)
+    for ending in ("zip", "xz", "tar"):
+        (folder / f"damaged.csv.{ending}").write_bytes(b"\xff" * 40)
     text = (folder / "p.vnnlib").read_text()
     (folder / "other.vnnlib").write_text(text.replace("X_1", "X_2"))
     (folder / "not.vnnlib").write_text("(assert")
@@ -373,6 +381,13 @@ def test_an_error_of_the_program_is_no_verdict(monkeypatch) -> None:
     done = verify("model.onnx", "-s", "spec.yaml", "--json")
     document = json.loads(done.stdout)
     assert document == {"verdict": "ERROR", "error": "RuntimeError: [/] out of memory", "exit_code": OPEN}
+
+
+def test_what_nobody_foresaw_before_the_search_is_no_verdict_either(folder, monkeypatch) -> None:
+    monkeypatch.setattr(verify_command, "_read_points", lambda path: {}[path])
+    assert verify("model.onnx", "-s", "spec.yaml", "--points", "points.csv").exit_code == OPEN
+    for arguments in (("model.onnx", "-s", "x" * 300), ("--instances", "x" * 300)):  # no name of a file
+        assert verify(*arguments).exit_code == OPEN
 
 
 def test_an_infinite_output_is_strict_json(folder) -> None:

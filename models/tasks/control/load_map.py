@@ -6,13 +6,14 @@
       shop: {rate_rps: 'sum(rate(http_requests_total{app="shop"}[{window}]))'}
     bad_rows: {drop: true, at_most: 1 %}    # optional (feature_store/bad_rows.py)
 
-A file of load is mapped by `bad_rows` alone.
+A file of load is mapped by `bad_rows` alone. A workload of which the server has no series has no rows, which the data
+gate tells of.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import pandas as pd
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from feature_store.bad_rows import BadRows, BadRowsFields
 from feature_store.dropping import SERVER_WINDOW
@@ -20,8 +21,8 @@ from feature_store.errors import InputError, SourceError, nearest
 from feature_store.mapping import UNKNOWN_COMBINATION
 from feature_store.origin import numbered
 from feature_store.sources.metric_map import MappedMetric, MetricMap, PromQL
-from feature_store.sources.production_map import Moment
-from feature_store.sources.prometheus import PrometheusSource
+from feature_store.sources.production_map import AskedWindows
+from feature_store.sources.prometheus import NoSeriesError, PrometheusSource
 from feature_store.written.fields import ColumnName, PositiveNumber, Text, WorkloadName
 from feature_store.written.model import Written
 
@@ -34,14 +35,9 @@ class LoadFile(Written):
     bad_rows: BadRowsFields = Field(description="Lets a few bad rows be dropped; without it one stops its workload")
 
 
-class LoadMap(Written):
+class LoadMap(AskedWindows):
     """A metric map of a control task."""
 
-    window_s: PositiveNumber = Field(default=60.0, json_schema_extra={"unit": "s"}, description="Length of a window")
-    start: Moment | None = Field(default=None, description="Start of the first window, an ISO time with a zone")
-    end: Moment | None = Field(default=None, description="End of the last window, an ISO time with a zone")
-    last_s: PositiveNumber | None = Field(
-        default=None, json_schema_extra={"unit": "s"}, description="In place of both: how far to go back from now")
     environment: Text = Field(default="production", description="Which cluster the rows are of")
     scrape_interval_s: PositiveNumber = Field(
         default=15.0, json_schema_extra={"unit": "s"}, description="How often the server scrapes its targets")
@@ -50,13 +46,6 @@ class LoadMap(Written):
     bad_rows: BadRowsFields | None = Field(
         default=None, description="Lets a few bad windows be dropped, those without a value among them; without it "
                                   "these are left out uncounted, and any other stops its workload")
-
-    @model_validator(mode="after")
-    def _has_one_range(self) -> "LoadMap":
-        given = [name for name in ("start", "end", "last_s") if getattr(self, name) is not None]
-        if given not in (["start", "end"], ["last_s"]):
-            raise ValueError(f"expected either `last_s` or `start` and `end`, got {', '.join(given) or 'none of them'}")
-        return self
 
 
 def read_server(url: str, written: LoadMap, columns: tuple[str, ...], now: datetime | None = None) -> pd.DataFrame:
@@ -75,10 +64,8 @@ def read_server(url: str, written: LoadMap, columns: tuple[str, ...], now: datet
         InputError: the map asks for other columns, or the range of time is empty.
         SourceError: the server is unusable, or it has no complete window.
     """
-    window = timedelta(seconds=written.window_s)
-    end = written.end or now or datetime.now(UTC)
-    start = (written.start or end - timedelta(seconds=written.last_s or 0.0)) + window
-    source, frames = PrometheusSource(url), []
+    start, end = written.window_ends(now)
+    source, frames, silent = PrometheusSource(url), list[pd.DataFrame](), list[NoSeriesError]()
     policy = None if written.bad_rows is None else written.bad_rows.policy()
     for name, expressions in written.workloads.items():
         for wrong in set(columns) ^ set(expressions):
@@ -86,11 +73,17 @@ def read_server(url: str, written: LoadMap, columns: tuple[str, ...], now: datet
                              f"{nearest(wrong, columns)} (--mapping)")
         metrics = {column: MappedMetric(expression=text) for column, text in expressions.items()}
         asked = MetricMap(metrics=metrics, scrape_interval_s=written.scrape_interval_s)
-        values = source.read_metrics(asked, start, end, written.window_s)
+        try:
+            values = source.read_metrics(asked, start, end, written.window_s, name)
+        except NoSeriesError as error:
+            silent.append(error)
+            continue
         values = values.dropna() if policy is None or "not_null" not in policy.rules else _from_first_to_last(values)
         # Prometheus names a window by its end, the schema by its start
-        values.insert(0, "window_start", pd.DatetimeIndex(values.index) - pd.Timedelta(window))
+        values.insert(0, "window_start", pd.DatetimeIndex(values.index) - pd.Timedelta(seconds=written.window_s))
         frames.append(numbered(values.assign(workload=name), 1, SERVER_WINDOW))
+    if not frames:
+        raise silent[0]
     table = pd.concat(frames, ignore_index=policy is None)
     if table.empty:
         raise SourceError(f"server must have a window of load, got none from {start} to {end}")

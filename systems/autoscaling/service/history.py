@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from feature_store.errors import InputError, SourceError, nearest
+from feature_store.origin import UNREADABLE
 from feature_store.sources.metric_map import MappedMetric, MetricMap
 from feature_store.sources.prometheus import PrometheusSource
 from systems.autoscaling.service.queries import Query
@@ -58,7 +59,7 @@ def read_file(path: Path) -> pd.DataFrame:
         table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except FileNotFoundError:
         raise InputError(f"file must be there, got none ({path})") from None
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise InputError(f"file must be CSV (UTF-8, commas) or Parquet, got {' '.join(str(error).split())} ({path})"
                          ) from error
     time = next((name for name in TIMES if name in table), None)

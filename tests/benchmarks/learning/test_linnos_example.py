@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from benchmarks.learning.data_sets import EXAMPLE, LINNOS_FILE
 from feature_store.errors import InputError
-from feature_store.expectations import validate
+from feature_store.expectations import DataGate
 from feature_store.features import featurize
-from feature_store.mapping import load_mapping
+from feature_store.mapping import parse_mapping
 from feature_store.scaling import FeatureScaling
 from feature_store.sources.files import read_telemetry
+from feature_store.strict_yaml import read_yaml
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification, scaled_specification
 from tests.benchmarks.learning.linnos_trace import trace, write_trace
@@ -97,12 +98,13 @@ def test_a_cut_or_missing_file_is_one_line_and_writes_nothing(
 @pytest.mark.skipif(not LINNOS.is_file(), reason=f"the public LinnOS table is not at {LINNOS} (set ASSAY_DATA)")
 def test_the_linnos_example_reads_passes_the_gate_and_splits_by_run(tmp_path: Path) -> None:
     assert PROGRAM["main"]([str(LINNOS), str(tmp_path / "linnos.csv")]) == 0
-    mapping = load_mapping(EXAMPLE / "mapping.yaml")
+    path = EXAMPLE / "mapping.yaml"
+    mapping = parse_mapping(read_yaml(path, "mapping"), path)
     assert mapping.task is not None
     task = parse_task(mapping.task, mapping.where)
     schema, frame = task.telemetry_schema("linnos"), read_telemetry(tmp_path / "linnos.csv", mapping)
     assert len(frame) == 59_870
-    result = validate(frame, schema)
+    result = DataGate().judge(frame, schema)
     assert result.passed, result.failures
     summary = featurize(frame, schema, task.test_share, folder=tmp_path / "linnos")
     sides = [pd.read_parquet(summary.folder / f"{side}.parquet") for side in ("train", "test")]

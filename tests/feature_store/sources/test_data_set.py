@@ -60,7 +60,7 @@ def test_parts_of_a_path_are_columns_and_a_file_must_not_say_otherwise(tmp_path:
     ("redis", ["redis"] * 3, True), ("redis", pd.Categorical(["redis"] * 3), True), ("7", [7, 7, 7], True),
     ("redis", ["redis", "mysql", "redis"], False), ("redis", pd.Categorical(["mysql"] * 3), False),
     ("redis", ["redis", None, "redis"], False), ("redis", [7, 7, 7], False), ("07", [7, 7, 7], False),
-    ("7", [7.0, 7.0, 7.0], False), ("9007199254740993", [9007199254740992] * 3, False)])
+    ("7", [7.0] * 3, True), ("7", [7.5] * 3, False), ("9007199254740993", [9007199254740992] * 3, False)])
 @pytest.mark.parametrize("mapped", [False, True])
 def test_a_file_names_its_workload_as_its_path_does_or_is_refused(tmp_path: Path, folder: str, column: Any, fits: bool,
                                                                    mapped: bool) -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from feature_store.bad_rows import BadRows
 from feature_store.errors import InputError
-from feature_store.expectations import validate
+from feature_store.expectations import DataGate
 from feature_store.features import featurize
-from feature_store.mapping import ColumnSource, Header, Label, TelemetryMapping, TimeSource, load_mapping
+from feature_store.mapping import ColumnSource, Header, Label, TelemetryMapping, TimeSource, parse_mapping
 from feature_store.origin import Unreadable
 from feature_store.sources.files import has_synthetic_time, read_telemetry, read_with_origin
+from feature_store.strict_yaml import read_yaml
 from models.tasks.task import parse_task
 
 ROOT = Path(__file__).parents[3]
@@ -23,6 +24,7 @@ MAPPING = TelemetryMapping(
     workload=Label(column="app"), environment=Label(constant="lab"), time=TimeSource("ts", "s", window_s=60.0),
     columns={"psi_io_full": ColumnSource("io", 0.01), "latency_ms": ColumnSource("rt", 1000.0)}, keep=("model",),
     where="mapping.yaml")
+DROPS = replace(MAPPING, bad_rows=BadRows(("numeric",), 0.5))
 RAW = pd.DataFrame({"app": ["a", "b"], "ts": [1.7e9, 1.7e9 + 60], "io": [50, 7], "rt": [0.001, 0.002],
                     "model": ["x", "y"], "unused": [1, 2]})
 
@@ -86,6 +88,42 @@ def test_a_word_among_numbers_is_named_with_its_row(tmp_path):
         read_telemetry(tmp_path / "t.csv", MAPPING)
 
 
+@pytest.mark.parametrize("values", [pd.to_timedelta([5, None], unit="ms"), pd.to_datetime([5, None], unit="ms"),
+                                    pd.to_datetime([5, None], unit="ms", utc=True)])
+def test_dates_and_durations_are_no_numbers(tmp_path, values):
+    path = tmp_path / "t.parquet"
+    RAW.assign(rt=values).to_parquet(path)
+    with pytest.raises(InputError, match=r"column 'rt' must hold numbers, got Time.* at record 1 .*1 of 2 rows"):
+        read_telemetry(path, MAPPING)
+    frame, origin = read_with_origin(path, DROPS)
+    assert frame["latency_ms"].isna().all() and [one.row for one in origin.unreadable] == [1]
+    RAW.assign(rt=values[[1, 1]]).to_parquet(path)
+    assert read_telemetry(path, MAPPING)["latency_ms"].isna().all()
+
+
+@pytest.mark.parametrize("write", [pd.DataFrame.to_csv, pd.DataFrame.to_parquet])
+def test_a_blank_cell_renames_no_label(tmp_path, telemetry, write):
+    path = tmp_path / ("t.csv" if write == pd.DataFrame.to_csv else "t.parquet")
+    write(RAW.assign(app=[1, None], place=[2, None]), path, index=False)
+    read = read_telemetry(path, replace(MAPPING, environment=Label(column="place")))
+    assert (read["workload"].iloc[0], read["environment"].iloc[0]) == ("1", "2") and read["workload"].isna().iloc[1]
+    write(telemetry(2).assign(environment=[3, None]), path, index=False)
+    assert read_telemetry(path)["environment"].iloc[0] == "3"
+
+
+def test_a_name_that_a_header_has_twice_is_refused_where_it_is_asked_for(tmp_path, telemetry):
+    text = RAW.to_csv(index=False)
+    (tmp_path / "t.csv").write_text(text.replace("unused", "rt"))
+    with pytest.raises(InputError, match=r"columns must have distinct names, got 'rt' twice .*rename one"):
+        read_telemetry(tmp_path / "t.csv", MAPPING)
+    (tmp_path / "t.csv").write_text(text.replace("unused\n", "other,other,,\n").replace("1\n", "1,1,1,1\n").replace(
+        "2\n", "2,2,2,2\n"))
+    assert read_telemetry(tmp_path / "t.csv", MAPPING)["latency_ms"].tolist() == [1.0, 2.0]
+    (tmp_path / "t.csv").write_text(telemetry(5).to_csv(index=False).replace("cpu_time,", "psi_io_full,"))
+    with pytest.raises(InputError, match="columns must have distinct names, got 'psi_io_full' twice"):
+        read_telemetry(tmp_path / "t.csv")
+
+
 @pytest.mark.parametrize(("above", "header", "first"), [
     ("{names}\npercent\n", Header(2, 1), 3), ("exported today\n{names}\n", Header(2, 2), 3),
     ("a,b,c\n\"x\",,\n{names}\n,,,,,\n", Header(4, 3), 5), ("{names}\n", Header(), 2)])
@@ -101,9 +139,6 @@ def test_a_parquet_file_has_no_header_of_rows(tmp_path):
     RAW.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(InputError, match="header: expected none of a Parquet file"):
         read_telemetry(tmp_path / "t.parquet", replace(MAPPING, header=Header(2)))
-
-
-DROPS = replace(MAPPING, bad_rows=BadRows(("numeric",), 0.5))
 
 
 @pytest.mark.parametrize(("column", "text", "canonical"), [
@@ -187,12 +222,13 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
 
 @pytest.mark.skipif(not IOCOST.is_file(), reason=f"the public iocost table is not at {IOCOST} (set ASSAY_DATA)")
 def test_the_iocost_example_reads_passes_the_gate_and_splits_by_ssd(tmp_path):
-    mapping = load_mapping(ROOT / "examples" / "iocost" / "mapping.yaml")
+    path = ROOT / "examples" / "iocost" / "mapping.yaml"
+    mapping = parse_mapping(read_yaml(path, "mapping"), path)
     task = parse_task(mapping.task, mapping.where)
     schema = task.telemetry_schema("iocost")
     frame = read_telemetry(IOCOST, mapping)
     assert len(frame) == 1311
-    result = validate(frame, schema)
+    result = DataGate().judge(frame, schema)
     assert result.passed, result.failures
     assert result.statistics["time"].startswith("synthetic")
     summary = featurize(frame, schema, task.test_share, folder=tmp_path / "iocost")

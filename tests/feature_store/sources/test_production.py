@@ -50,6 +50,10 @@ def changed(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(metric_map(0.0)), **changes}
 
 
+def without_range(**changes: Any) -> dict[str, Any]:
+    return {name: value for name, value in changed(**changes).items() if name not in ("start", "end")}
+
+
 def checked(content: Any) -> ProductionMap:
     return check_written(ProductionMap, content, "metric map", "test")
 
@@ -110,11 +114,13 @@ def test_the_table_passes_the_data_gate(table: pd.DataFrame) -> None:
     assert all(not (rows[rule.derived].dropna() > rule.maximum).any() for rule in gaps if rule.maximum is not None)
 
 
-def test_last_s_counts_back_from_now() -> None:
+@pytest.mark.parametrize("late_s", [0.0, 17.123, 29.999])
+@pytest.mark.parametrize("last_s", [300, 310.5])
+def test_last_s_counts_back_from_now_in_windows_that_are_the_same_for_every_run(late_s: float, last_s: float) -> None:
     asked: list[str] = []
-    now = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
-    content = changed(last_s=300)
-    del content["start"], content["end"]
+    end = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+    now = end + timedelta(seconds=late_s)
+    content = without_range(last_s=last_s)
 
     def respond(handler: BaseHTTPRequestHandler) -> None:
         asked.append(handler.path)
@@ -122,8 +128,8 @@ def test_last_s_counts_back_from_now() -> None:
 
     with faulty_server(respond) as (url, _), pytest.raises(SourceError, match="exactly one series, got 0"):
         read_production(url, checked(content), now)
-    first, last = now - timedelta(seconds=300 - WINDOW_S), now
-    assert f"start={first.timestamp():.3f}&end={last.timestamp():.3f}&step=30.000" in asked[0]
+    first = end - timedelta(seconds=300 - WINDOW_S)
+    assert f"start={first.timestamp():.3f}&end={end.timestamp():.3f}&step=30.000" in asked[0]
 
 
 def test_the_scrape_interval_reaches_the_questions_without_a_metric_of_its_own() -> None:
@@ -146,6 +152,9 @@ def test_the_scrape_interval_reaches_the_questions_without_a_metric_of_its_own()
         (changed(window_s=True), "window_s: expected a number above 0, got true"),
         (changed(last_s=-1), "last_s: expected a number above 0, got -1"),
         (changed(last_s=60), "metric map: expected either `last_s` or `start` and `end`, got start, end, last_s"),
+        (without_range(last_s=1e300), "window_s and last_s must be spans that a calendar has, got 30 and 1e\\+300 s"),
+        (without_range(last_s=60, window_s=1e-9), "window_s and last_s must be spans that a calendar has, got 1e-09"),
+        (changed(window_s=1e300), "window_s and last_s must be spans that a calendar has, got 1e\\+300 s"),
         (changed(start="yesterday"), "start: expected an ISO time, got 'yesterday'; write 2026-11-01T00:00:00Z"),
         (changed(start="2026-11-01T00:00:00"), "start: expected a time zone, got '2026-11-01T00:00:00'; write"),
         (changed(start=3), "start: expected an ISO time with a zone, got 3"),
@@ -236,6 +245,29 @@ def test_a_workload_without_a_single_whole_window(server: tuple[str, float]) -> 
 
     with faulty_server(late) as (url, _), pytest.raises(SourceError, match="a window with all metrics and a latency"):
         read_production(url, checked(content))
+
+
+@pytest.mark.parametrize(("silent", "series"), [("redis", 0), ("redis_clients", 0), ("seconds", 0), ("redis", 2)])
+def test_a_workload_without_a_series_costs_itself_alone_and_is_named(server: tuple[str, float], table: pd.DataFrame,
+                                                                     silent: str, series: int) -> None:
+    from tests.feature_store.sources.recorded import question
+
+    record = json.loads(ANSWERS.read_text())
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        answer = copy.deepcopy(record["answers"][question(handler.path)])
+        if silent in question(handler.path) and "node" not in question(handler.path):
+            answer["data"]["result"] *= series
+        reply(answer)(handler)
+
+    with faulty_server(respond) as (url, _):
+        if silent == "seconds" or series:
+            with pytest.raises(SourceError, match=f"latency_ms of workload redis must .* one series, got {series}"):
+                read_production(url, checked(metric_map(record["start_s"])))
+            return
+        found = read_production(url, checked(metric_map(record["start_s"])))
+    nginx = table[table["workload"] == "nginx"].dropna(axis=1).reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, nginx, check_like=True)
 
 
 @pytest.mark.parametrize(("telemetry", "expected"), [

@@ -24,7 +24,7 @@ from pipelines.schedules.local import (
     list_local_schedules,
     local_time_zone,
 )
-from pipelines.schedules.local_job import LocalJob, assay_job
+from pipelines.schedules.local_job import LocalJob, assay_job, left_out
 
 NIGHTLY = parse_cron("0 2 * * *")
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -343,6 +343,14 @@ def test_a_job_names_its_program_folder_and_log(tmp_path: Path) -> None:
     assert Path(job.command[0]).is_absolute()
     assert job.log.name == "schedule-nightly.log"
     assert dict(job.environment)["PATH"].endswith("/bin:/usr/bin:/bin")
+
+
+def test_what_a_job_may_need_and_starts_without_is_named_and_never_its_value() -> None:
+    (note,) = left_out({"PATH": "/bin", "HOME": "/h", "LANG": "C", "ASSAY_HOME": "/a", "ASSAY_CONFIG": "/c",
+                        "MLFLOW_DISABLE_TELEMETRY": "true", "AWS_SECRET_ACCESS_KEY": "s3cret", "PGPASSWORD": "s3cret",
+                        "https_proxy": "http://s3cret@p"})
+    assert "job: AWS_SECRET_ACCESS_KEY, PGPASSWORD, https_proxy; " in note and "s3cret" not in note
+    assert left_out({"PATH": "/bin", "ASSAY_HOME": "/a"}) == ()
 
 
 def test_a_job_without_program_says_how_to_install_it(tmp_path: Path) -> None:
