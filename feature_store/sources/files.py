@@ -101,7 +101,7 @@ def _without_unreadable(raw: pd.DataFrame,
         if bad.any():
             unreadable += [Unreadable(int(row), name, str(text)) for row, text in raw.loc[bad, name].items()]
             left = raw[name].where(~bad)
-            read = read.assign(**{name: _as_numbers(left) if name in numbers else left})
+            read = read.assign(**{name: numbers_or_nan(left) if name in numbers else left})
     return (raw, []) if len(unreadable) > MOST_UNREADABLE * len(raw) else (read, unreadable)
 
 
@@ -260,23 +260,16 @@ def _numbers(values: pd.Series, where: str) -> pd.Series:
             f"column {values.name!r} must hold numbers, got {values.iloc[first]!r} at {row_text(values.index, first)} "
             f"({where}: {int(bad.sum())} of {len(values)} rows); write them as 0.5, or {DROP_THEM}"
         )
-    return _as_numbers(values).astype("float64")
+    return numbers_or_nan(values)
 
 
-def _as_numbers(values: pd.Series) -> pd.Series:
-    """A column in which no cell holds something else."""
-    return pd.Series(np.nan, values.index, name=values.name) if _holds_times(values) else pd.to_numeric(values)
-
-
-def _holds_times(values: pd.Series) -> bool:
-    """Whether a column holds dates or durations, which pandas would count in units of its own."""
-    return values.dtype.kind in "mM"
+def numbers_or_nan(values: pd.Series) -> pd.Series:
+    """As float64; NaN where a cell holds no number: text, or a date or duration, which pandas counts in its own unit."""
+    if values.dtype.kind in "mM":
+        return pd.Series(np.nan, values.index, name=values.name)
+    return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
 def _no_number(values: pd.Series) -> pd.Series:
     """[rows]: where a cell holds something else."""
-    if _holds_times(values):
-        return values.notna()
-    if pd.api.types.is_numeric_dtype(values.dtype):
-        return pd.Series(False, index=values.index)
-    return pd.to_numeric(values, errors="coerce").isna() & values.notna()
+    return numbers_or_nan(values).isna() & values.notna()

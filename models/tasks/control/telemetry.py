@@ -23,7 +23,7 @@ from feature_store.features import combined_digest, write_whole
 from feature_store.mapping import ColumnSource, Label, TelemetryMapping, TimeSource
 from feature_store.origin import Origin, row_text
 from feature_store.schema import IDENTITY, TelemetrySchema
-from feature_store.sources.files import read_with_origin
+from feature_store.sources.files import numbers_or_nan, read_with_origin
 from feature_store.sources.production import is_prometheus
 from feature_store.strict_yaml import parse_yaml
 from feature_store.written.model import parse_written
@@ -70,7 +70,7 @@ def _numbers(table: pd.DataFrame, columns: Sequence[str], where: str) -> pd.Data
     for name in ("window_s", *columns):
         if name not in table:
             raise InputError(f"telemetry: expected a column {name!r}, got {', '.join(map(str, table))} ({where})")
-        numbers = pd.to_numeric(table[name], errors="coerce").astype("float64")
+        numbers = numbers_or_nan(table[name])
         bad = numbers.isna() & table[name].notna()
         if bad.any():
             row = int(bad.to_numpy().argmax())

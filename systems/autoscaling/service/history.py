@@ -13,6 +13,7 @@ import pandas as pd
 
 from feature_store.errors import InputError, SourceError, nearest
 from feature_store.origin import UNREADABLE
+from feature_store.sources.files import numbers_or_nan
 from feature_store.sources.metric_map import MappedMetric, MetricMap
 from feature_store.sources.prometheus import PrometheusSource
 from systems.autoscaling.service.queries import Query
@@ -70,7 +71,7 @@ def read_file(path: Path) -> pd.DataFrame:
     found = pd.DataFrame({"window_start": _times(table[time], path)})
     for name in COLUMNS:
         if name in table:
-            numbers = pd.to_numeric(table[name], errors="coerce").astype("float64")
+            numbers = numbers_or_nan(table[name])
             wrong = (numbers.isna() & table[name].notna()) | (numbers < 0) | (numbers > MOST)
             if wrong.any():
                 at = int(wrong.to_numpy().argmax())

@@ -52,6 +52,12 @@ def test_a_table_that_is_no_load_is_one_line(tmp_path: Path, table: pd.DataFrame
     assert "\n" not in str(refused.value)
 
 
+def test_a_duration_is_no_length_of_a_window(tmp_path: Path) -> None:
+    trace(70).assign(window_s=pd.to_timedelta(60, "s")).to_parquet(tmp_path / "load.parquet")
+    with pytest.raises(InputError, match="column 'window_s' must hold numbers"):
+        read_load(str(tmp_path / "load.parquet"), "", COLUMNS)
+
+
 def test_a_server_needs_a_load_map() -> None:
     with pytest.raises(InputError, match="mapping: expected a load map"):
         read_load("http://127.0.0.1:9090", "", COLUMNS)

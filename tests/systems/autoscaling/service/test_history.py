@@ -45,6 +45,14 @@ def test_what_cannot_be_used_is_said_with_its_row(tmp_path: Path, text: str, sai
         read_file(written(tmp_path, text))
 
 
+def test_a_duration_is_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "web.parquet"
+    times = pd.date_range("2026-01-01", periods=3, freq="60s", tz="UTC")
+    pd.DataFrame({"time": times, "rate_rps": 5.0, "p99_ms": pd.to_timedelta(5, "ms")}).to_parquet(path)
+    with pytest.raises(InputError, match="column 'p99_ms' must hold numbers"):
+        read_file(path)
+
+
 def test_a_file_that_is_torn_or_damaged_is_no_table(tmp_path: Path) -> None:
     for name, content in (("torn.csv.gz", gzip.compress(ROWS.encode() * 50, mtime=0)[:40]),
                           ("damaged.csv.xz", b"\xff" * 40)):
