@@ -89,7 +89,8 @@ class ComparisonRule:
 
         An error of 1 - confidence is all that may happen in however many attempts: attempt k spends 1 / (k (k + 1)) of
         it, which sums to 1 over all k (alpha spending; the bound is Bonferroni's, so that attempts may depend on each
-        other, on one test set or on what came out before).
+        other, on one test set or on what came out before). It holds where each model that was made counts, whichever of
+        them are then compared: those that gates on the same cases let through are the lucky ones.
         """
         if attempt < 1:
             raise InputError(f"attempt: expected a whole number from 1, got {attempt}")

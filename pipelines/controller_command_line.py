@@ -170,8 +170,8 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 def _serve(given: argparse.Namespace) -> int:
     state = _state(given)
-    for name in given.workloads:
-        require_in_ledger(state, given.task, name)
+    if given.workloads:
+        require_in_ledger(state, given.task, *given.workloads)
     chosen = {name: getattr(given, name) for name in ServeRequest.__dataclass_fields__}
     request = ServeRequest(**{**chosen, "workloads": tuple(given.workloads), "bundles": tuple(given.bundles)})
     serve(request, state, lambda line: print(printable(line), flush=True))
@@ -240,7 +240,7 @@ def _predict(given: argparse.Namespace) -> int:
     bundle = (check_bundle(given.bundle, state.public_key_path) if given.bundle is not None
               else champion_of_ledger(state, given.task, given.workload))
     predictor = Predictor(bundle)
-    prediction = predictor.predict(_row(given.row))
+    prediction = predictor.predict(row_of(given.row))
     answers = {name: values[0] for name, values in prediction.columns.items()}
     if given.json:
         _print({"workload": bundle.contract.workload, **answers, "units": dict(prediction.units),
@@ -253,7 +253,8 @@ def _predict(given: argparse.Namespace) -> int:
     return 0
 
 
-def _row(text: str) -> dict[str, Any]:
+def row_of(text: str) -> dict[str, Any]:
+    """The inputs that --row gives. Raises InputError."""
     try:
         row = json.loads(sys.stdin.read() if text == "-" else text)
     except (ValueError, RecursionError) as error:

@@ -66,8 +66,14 @@ class LedgerFile:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """See `serving.ledger_place.LedgerPlace`; on the disk are all of them or (after an error) none."""
-        self._set_torn_line_aside()
-        self._write(b"".join(entry.line for entry in entries))
+        try:
+            self._set_torn_line_aside()
+            self._write(b"".join(entry.line for entry in entries))
+        except OSError as error:
+            raise AssayError(
+                f"ledger must be written in full, got {error.strerror} ({self.path}); nothing was recorded, "
+                "make room or give write access, and repeat"
+            ) from error
         if entries:
             write_head_file(self.path, entries[-1].head)
 
@@ -84,17 +90,11 @@ class LedgerFile:
             os.fsync(file.fileno())
 
     def _write(self, data: bytes) -> None:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                self._write_or_undo(descriptor, data)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise AssayError(
-                f"ledger must be written in full, got {error.strerror} ({self.path}); nothing was recorded, "
-                "make room or give write access, and repeat"
-            ) from error
+            self._write_or_undo(descriptor, data)
+        finally:
+            os.close(descriptor)
 
     def _write_or_undo(self, descriptor: int, data: bytes) -> None:
         size = os.fstat(descriptor).st_size

@@ -75,7 +75,8 @@ class Standing:
         retired: versions that were registered and taken out.
         stages: the stage of versions that entered one.
         stopped: who stopped all acting, when and why; "" where controllers may act.
-        attempts: versions that passed their gates since the champion became champion: each was held to it.
+        tried: by champion, how many versions could have replaced it: those registered or rejected while it was
+            champion, and those that were waiting when it became champion, which a review holds to it.
     """
 
     champions: tuple[int, ...] = ()
@@ -85,12 +86,17 @@ class Standing:
     retired: frozenset[int] = frozenset()
     stages: Mapping[int, Stage] = field(default_factory=lambda: MappingProxyType({}))
     stopped: str = ""
-    attempts: int = 0
+    tried: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def champion(self) -> int | None:
         """The standing champion's version."""
         return self.champions[-1] if self.champions else None
+
+    @property
+    def attempts(self) -> int:
+        """Versions that could have replaced the champion, whenever it was champion."""
+        return 0 if self.champion is None else self.tried.get(self.champion, 0)
 
     @property
     def previous_champion(self) -> int | None:
@@ -134,23 +140,24 @@ class Track:
         self._retired = set(standing.retired)
         self._stages = dict(standing.stages)
         self._stopped = standing.stopped
-        self._attempts = standing.attempts
+        self._tried = dict(standing.tried)
 
     def standing(self) -> Standing:
         """Where it stands now."""
         return Standing(tuple(self._champions), self._challenger, MappingProxyType(dict(self._registered)),
                         frozenset(self._rejected), frozenset(self._retired), MappingProxyType(dict(self._stages)),
-                        self._stopped, self._attempts)
+                        self._stopped, MappingProxyType(dict(self._tried)))
 
     def apply(self, move: Move, where: str) -> None:
         """One move further. Raises RefusedError where it breaks a rule; nothing has changed then."""
-        champion = self._champions[-1] if self._champions else None
+        champion = self._champion()
         _require(move.previous_version == champion, f"previous_version must be the champion {champion}",
                  move.previous_version, where)
         _require(move.gates_passed is (move.action != "reject"), "gates must fit the move", move.gates_passed, where)
         if move.action in ("register", "reject"):
             self._enter(move, where)
-            self._attempts += move.action == "register" and champion is not None
+            # a rejected one, too: gates see the same cases, so that those which pass are the lucky ones of all
+            self._count_attempt(champion)
             return
         if move.action in ("stop_acting", "resume_acting"):
             self._switch(move, champion, where)
@@ -169,8 +176,15 @@ class Track:
             self._champions.pop()
         else:
             self._raise(move, champion, where)
-        if (self._champions[-1] if self._champions else None) != champion:
-            self._attempts = 0
+        if self._champion() != champion and self._challenger is not None:
+            self._count_attempt(self._champion())
+
+    def _champion(self) -> int | None:
+        return self._champions[-1] if self._champions else None
+
+    def _count_attempt(self, champion: int | None) -> None:
+        if champion is not None:
+            self._tried[champion] = self._tried.get(champion, 0) + 1
 
     def _enter(self, move: Move, where: str) -> None:
         is_new = move.version not in self._registered and move.version not in self._rejected

@@ -88,9 +88,12 @@ class Registrar:
         """Removes what registrations that died half-way have left in the store."""
 
         def discard(name: str, about: Mapping[str, str]) -> None:
+            pair = (about["task"], about["workload"])
             with self._promotions.ledger.locked():
-                standing = self._promotions.read(about["task"], about["workload"])
-                self._store.discard(name, about["model"], standing.known)
+                self._promotions.read(*pair)  # refuses a ledger that was cut
+                made = [entry.move for entry in self._promotions.ledger.history(*pair)
+                        if entry.move.action in ("register", "reject")]
+                self._store.discard(name, about["model"], {move.version: move.bundle_sha256 for move in made})
 
         settle(self._unfinished, discard)
 

@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -288,7 +288,7 @@ class MlflowStore:
             versions = self._client.search_model_versions(f"name = '{model}'")
             return {int(version.version): dict(version.tags) for version in versions}
 
-    def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
+    def discard(self, ticket: str, model: str, keep: Mapping[int, str]) -> None:
         """See `serving.store.Store`."""
         with store_errors("be cleaned up", model):
             versions = [
@@ -296,7 +296,8 @@ class MlflowStore:
                 for version in self._client.search_model_versions(f"name = '{model}'")
                 if version.tags.get(TICKET_TAG) == ticket
             ]
-            if any(int(version.version) in keep for version in versions):
+            # of another digest: its number was used before someone deleted the registered model
+            if any(keep.get(int(version.version), "") == version.tags.get("bundle_sha256") for version in versions):
                 return  # it was registered before its process died
             for version in versions:
                 self._client.delete_model_version(model, version.version)

@@ -1,7 +1,7 @@
 """Whether a bundle's model is that of a version before. Reads, changes nothing.
 
     the same model, encoder and promise as a registered version,   nothing new: `register` makes no version of it
-    byte for byte
+    byte for byte; or no guarantee of the closed loop this time
     a model that computes what a version did which a person took   no comparison brings it back, whatever else stands in
     out: retired, or rolled back from                              its file (model_function.py)
 
@@ -87,4 +87,10 @@ def _is_same(one: Bundle, other: Bundle) -> bool:
             and one.contract.embedding == other.contract.embedding
             and (one.contract.fallback, one.contract.driving) == (other.contract.fallback, other.contract.driving)
             and one.files[SPECIFICATION_FILE] == other.files[SPECIFICATION_FILE]
+            # the search for it has a time limit: where it found none this time, that of the version before still holds
+            and (one.contract.guarantee is None or _statement(one) == _statement(other))
             and (one.contract.inputs, one.contract.outputs) == (other.contract.inputs, other.contract.outputs))
+
+
+def _statement(bundle: Bundle) -> str:
+    return "" if bundle.contract.guarantee is None else bundle.contract.guarantee.statement

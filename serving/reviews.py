@@ -156,7 +156,7 @@ class Reviews:
             return
         decision = decide(bundle, standing.champion, None,
                           lambda champion: self._bundles.open(*pair, standing, champion),
-                          self._configuration.promotion, max(standing.attempts, 1))
+                          self._configuration.promotion, standing.attempts)
         if not decision.wins:
             raise RefusedError(
                 f"champion must be the one that version {version} was compared with, {compared}, got "

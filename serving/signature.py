@@ -23,6 +23,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ _PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 # What the library's own command leaves out. Harmless here: the file names must match exactly.
 _IGNORED = (SIGNATURE_FILE, ".git", ".gitattributes", ".github", ".gitignore")
-# A planted file must not fill a controller's memory; the largest real one is a few megabytes.
-_LARGEST_FILE_BYTES = 256 * 2**20
+# A planted folder must not fill a controller's memory; a real one has eight files and a few megabytes.
+_MOST_FILES, _MOST_BYTES = 32, 256 * 2**20
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
@@ -51,17 +52,23 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     Raises:
         InputError: the folder is not there or cannot be read.
         RefusedError: it holds a sub-folder, a symbolic link, a special file, a name that is not plain,
-            or a file over 256 MiB.
+            more than 32 files, or more than 256 MiB in all.
     """
+    files, left = dict[str, bytes](), _MOST_BYTES
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries)
-        return {name: _read_plain_file(Path(folder), name) for name in names}
+            names = sorted(entry.name for entry in islice(entries, _MOST_FILES + 1))
+        if len(names) > _MOST_FILES:
+            raise RefusedError(f"folder must hold up to {_MOST_FILES} files, got more ({folder})")
+        for name in names:
+            files[name] = _read_plain_file(Path(folder), name, left)
+            left -= len(files[name])
+        return files
     except OSError as error:
         raise InputError(f"bundle must be a readable folder, got {error.strerror} ({folder})") from error
 
 
-def _read_plain_file(folder: Path, name: str) -> bytes:
+def _read_plain_file(folder: Path, name: str, most_bytes: int) -> bytes:
     if not _PLAIN_NAME.fullmatch(name):
         raise RefusedError(
             f"file name must be plain, got {name!r} ({folder}); nothing signed has such a name"
@@ -72,9 +79,10 @@ def _read_plain_file(folder: Path, name: str) -> bytes:
     descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_FILE_BYTES:
-            raise RefusedError(f"{name} must be a file up to 256 MiB, got {status.st_size} bytes ({folder})")
-        return file.read(_LARGEST_FILE_BYTES + 1)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+            raise RefusedError(f"{name} must be a file, and all of them together up to 256 MiB, got "
+                               f"{status.st_size} bytes ({folder})")
+        return file.read(most_bytes + 1)
 
 
 def sign_folder(folder: Path, private_key_path: Path) -> Path:

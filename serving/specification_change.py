@@ -7,7 +7,8 @@ A controller that changes to the new version must get everything that the champi
 in the same units, over at least the same inputs, at least the same properties, with at most the same violation allowed
 and at most the same added by execution. A property of the champion is kept where one of the new version's says at least
 as much, under conditions that hold wherever the champion's do. Whatever is not known here to say as much counts as
-weaker: two properties are never put together, and a share or robustness at other points is another one.
+weaker: two properties are never put together, and a share or robustness at other points is another one. Of a guarantee
+of the closed loop there is a sentence alone, so that another sentence counts as weaker, too: a person can read both.
 """
 
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def weaker_in(new: Promise, champion: Promise, leeway: float = 0.0) -> tuple[str
     return (*_inputs(new, champion, leeway), *_properties(new.specification, champion.specification, leeway),
             *_tolerance(new.specification, champion.specification, leeway),
             *_rounding(new.specification, champion.specification, leeway), *_outputs(new, champion),
-            *_embedding(new, champion), *_safe_ranges(new, champion))
+            *_embedding(new, champion), *_safe_ranges(new, champion), *_guarantee(new, champion))
 
 
 def _inputs(new: Promise, champion: Promise, leeway: float) -> Iterator[str]:
@@ -274,6 +275,13 @@ def _safe_ranges(new: Promise, champion: Promise) -> Iterator[str]:
                    f"{old.maximum:g}, -{old.most_down:.0%} and +{old.most_up:.0%}, {old.safe_side}")
         if one is not None and one.ceilings != old.ceilings and old.ceilings:
             yield f"ceilings of {name} are {_ceilings(one)}, the champion's are {_ceilings(old)}"
+
+
+def _guarantee(new: Promise, champion: Promise) -> Iterator[str]:
+    after, before = new.contract.guarantee, champion.contract.guarantee
+    if before is not None and (after is None or after.statement != before.statement):
+        instead = "none" if after is None else f"another: {after.statement}"
+        yield f"guarantee of the closed loop is {instead}; the champion's: {before.statement}"
 
 
 def _ceilings(of: SafeRange) -> str:

@@ -1,6 +1,6 @@
 """What the lifecycle of a model version needs of a model registry. MLflow's is serving/registry.py."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,5 +87,5 @@ class Store(AliasStore, Protocol):
     def clear_stage(self, model: str, version: int) -> None:
         """Takes a version out of every stage."""
 
-    def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
-        """Removes what carries the ticket, unless its version is one to keep."""
+    def discard(self, ticket: str, model: str, keep: Mapping[int, str]) -> None:
+        """Removes what carries the ticket, unless its version is one to keep: number -> the bundle's digest."""

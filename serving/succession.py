@@ -7,8 +7,9 @@ both of them of mlflow.yaml's `promotion`; else the version stays challenger unt
     specification_not_weaker    specification_change.py
 
 Many versions that are no better would win now and then, if each were let in on the same confidence: so the k-th attempt
-against one champion gets its share of what may go wrong in all of them (ComparisonRule.at_attempt). Attempts are the
-versions that passed their gates since the champion became champion, as the signed ledger counts them.
+against one champion gets its share of what may go wrong in all of them (ComparisonRule.at_attempt). Attempts are all
+versions that were made beside it, as the signed ledger counts them (serving/moves.py); also those that failed their
+gates, which see the same cases: who passes them is chosen by luck already.
 
 Cases (models/paired_cases.py) of both models were measured alike, on the files that ship: test rows in order of time,
 or episodes with the same seeds. They are the same cases where their digests are equal; others are never compared. Nor
@@ -65,7 +66,7 @@ def decide(
             where there was none at that time.
         opened: opens a version's checked bundle; raises AssayError where it cannot be had.
         rule: `promotion` of mlflow.yaml.
-        attempt: the how many-th version this is that is held to this champion since it stands, from 1.
+        attempt: the how many-th version this is that is held to this champion, from 1.
 
     Raises:
         UnavailableError: as `opened` did.
@@ -104,8 +105,7 @@ def _better(
     except InputError as error:
         return False, f"{BETTER} does not hold: {error}"
     verb = "holds" if found.wins else "does not hold"
-    said = f"{BETTER} {verb} against version {version}, attempt {attempt} since it became " \
-           f"champion: {found.sentence(new.quantity, new.unit)}"
+    said = f"{BETTER} {verb} against version {version}, attempt {attempt}: {found.sentence(new.quantity, new.unit)}"
     left_out = len(bundle.evidence["cases"]["values"]) - found.cases
     return found.wins, said + (f"; {left_out:,} cases that version {version} was trained on are left out" if left_out
                                else "")

@@ -264,7 +264,7 @@ def _numbers(values: pd.Series, where: str) -> pd.Series:
 
 
 def numbers_or_nan(values: pd.Series) -> pd.Series:
-    """As float64; NaN where a cell holds no number: text, or a date or duration, which pandas counts in its own unit."""
+    """As float64; NaN where a cell holds no number: text, a date, a duration (which pandas counts in its own unit)."""
     if values.dtype.kind in "mM":
         return pd.Series(np.nan, values.index, name=values.name)
     return pd.to_numeric(values, errors="coerce").astype("float64")

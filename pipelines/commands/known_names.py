@@ -8,8 +8,9 @@ from models.configuration import Configuration
 from serving.state_folder import StateFolder
 
 
-def require_in_ledger(state: Configuration | StateFolder, task: str | None, workload: str) -> None:
-    """As `require_known`. A ledger that is away, hangs or does not verify knows none: who opens the champion says it.
+def require_in_ledger(state: Configuration | StateFolder, task: str | None, *workloads: str) -> None:
+    """As `require_known`, of each, with one look at the ledger. One that is away, hangs or does not verify knows none:
+    who opens the champion says it.
 
     Raises:
         InputError: with the nearest known name.
@@ -22,7 +23,8 @@ def require_in_ledger(state: Configuration | StateFolder, task: str | None, work
     with contextlib.suppress(AssayError, OSError):
         known = Within(Ledger(state.ledger_path, state.public_key_path).standings, WITHIN_S,
                        f"ledger {state.ledger_path}")()
-    require_known(known, task, workload)
+    for workload in workloads:
+        require_known(known, task, workload)
 
 
 def require_known(known: Iterable[tuple[str, str]], task: str | None, workload: str | None) -> None:

@@ -51,7 +51,7 @@ def serve(
     configuration = configuration_from(config)
     if public_key is not None:
         configuration = replace(configuration, public_key_path=public_key)
-    for name in workload or ():
-        require_in_ledger(configuration, task, name)
+    if workload:
+        require_in_ledger(configuration, task, *workload)
     run_service(ServeRequest(task, tuple(workload or ()), tuple(bundle or ()), folder, extender, host, port, max_body,
                              max_rate, poll, tls_certificate, tls_key, tls_client_ca), configuration, print_line)

@@ -16,7 +16,7 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -30,8 +30,9 @@ _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 class Metrics:
     """Counts steps. registry: what is exposed."""
 
-    def __init__(self, task: str, workload: str, model: Callable[[], Model], unseen_s: Callable[[], float]) -> None:
-        """unseen_s: seconds since the ledger was looked at."""
+    def __init__(self, task: str, workload: str, model: Callable[[], Model], unseen_s: Callable[[], float],
+                 controls: Iterable[str] = ()) -> None:
+        """unseen_s: seconds since the ledger was looked at. controls: that the shield watches."""
         self.registry = CollectorRegistry()
         names = ("task", "workload")
         own = {"task": task, "workload": workload}
@@ -59,8 +60,14 @@ class Metrics:
         gauge("model_age_seconds", "since the champion was last known to be it").labels(**own).set_function(
             lambda: model().age_s)
         gauge("ledger_unseen_seconds", "since the ledger was looked at").labels(**own).set_function(unseen_s)
+        # What alerts watch begins at 0: to Prometheus the first sample of a counter is no increase
         for actor in ("policy", "fallback", "nobody"):
             self._steps.labels(**own, actor=actor)
+        for control in controls:
+            for reason in ("rate", "range"):
+                self._changes.labels(**own, control=control, reason=reason, actor="policy")
+        self._model = model
+        self._begin_ranges()
 
     def count(self, record: ControlStep) -> None:
         """Takes one step."""
@@ -84,6 +91,13 @@ class Metrics:
         self._last.set(time.time())
         self._version.clear()
         self._version.labels(**own, version=record.version).set(1)
+        self._begin_ranges()
+
+    def _begin_ranges(self) -> None:
+        """Those of the version that decides now."""
+        if familiar := self._model().familiar:
+            for name in familiar.names:
+                self._strange.labels(**self._own, range=name)
 
     def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
         """Answers at /metrics until what it gives is called. Raises InputError: the port is not free."""

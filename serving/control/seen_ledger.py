@@ -7,6 +7,7 @@ bring back who was revoked, so it is refused by whoever has seen a longer one, a
 """
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from feature_store.errors import AssayError
@@ -23,15 +24,18 @@ _lock = threading.Lock()  # among all of a process that share a file
 class SeenLedger:
     """Reads a ledger. Threads may share it, and several of one process may share a folder."""
 
-    def __init__(self, state: Configuration | StateFolder, folder: Path | None = None) -> None:
+    def __init__(self, state: Configuration | StateFolder, folder: Path | None = None,
+                 keep: Callable[[Chain], None] = lambda _: None) -> None:
         """Args:
             state: whose ledger and public key.
             folder: of a controller; None: what was seen is known to this object alone.
+            keep: called with what was read before its head is: a kill in between leaves no head that a copy lacks.
         """
         self.path = state.ledger_path
         self._ledger = Ledger(self.path, state.public_key_path)
         self._file = None if folder is None else folder / "ledger"  # whose head is kept, in ledger.head
         self._seen: tuple[Head, ...] = ()
+        self._keep = keep
 
     def standings(self) -> dict[Pair, Standing]:
         """See `serving.ledger.Ledger.standings`, and `chain`."""
@@ -54,6 +58,7 @@ class SeenLedger:
             with _lock:
                 if self._kept() == kept:  # else somebody saw more meanwhile: what was read may be older than that
                     require_heads(chain, (*kept, *self._seen), self.path, is_torn=False)
+                    self._keep(chain)
                     self._see(chain, kept)
                     return chain
 

@@ -245,7 +245,8 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
             # a bundle of a folder needs no ledger: then nobody waits for one
             metrics = Metrics(named_task(request), request.workload, champion.current,
-                              lambda: in_ledger.unseen_s if request.needs_ledger else math.nan)
+                              lambda: in_ledger.unseen_s if request.needs_ledger else math.nan,
+                              [] if contract.driving is None else contract.driving.current)
             if request.metrics_port is not None:
                 metrics.serve(request.metrics_port, request.metrics_address)
         except AssayError as error:
@@ -258,13 +259,13 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
 
         def on_step(record: ControlStep) -> None:
             metrics.count(record)
-            with suppress(OSError):  # a full disk or a closed pipe behind the output stops no controller
+            with suppress(OSError, SystemExit):  # a full disk or a closed pipe, where rich exits, stops no controller
                 show(record)
 
         assert contract.driving is not None
         every_s = request.every or contract.driving.step_s
         due_s = loop.expect(every_s)
-        with suppress(OSError):
+        with suppress(OSError, SystemExit):
             for line in filter(None, (first_line(champion, contract, actuator.name, due_s, place, request.shadow),
                                       unknown_present(actuator, contract, written) if request.shadow else "",
                                       unchecked(champion, written.distribution), loop.without_rewards(due_s))):

@@ -104,8 +104,10 @@ class Champions:
             RefusedError: there is no champion that can be served.
         """
         self._state, self._tell, self._task, self._workloads = state, tell, task, frozenset(workloads)
-        self._ledger, self._clock, self._models = SeenLedger(state, folder), clock, dict[str, Served]()
+        self._clock, self._models = clock, dict[str, Served]()
         self._last_good = None if folder is None else LastGood(folder, state, tell)
+        self._ledger = SeenLedger(state) if self._last_good is None else SeenLedger(
+            state, folder, self._last_good.keep_ledger)
         try:
             # only here does a file system that hangs keep somebody waiting
             self._take(self._looked(Within(self._ledger.chain, WITHIN_S, f"ledger {self._ledger.path}")))
@@ -145,7 +147,7 @@ class Champions:
         self._seen_at = self._clock()
         served = self._each(dict(chain.standings), self._served)
         if self._last_good is not None:
-            self._last_good.keep_ledger(chain, {pair: one.version for pair, one in served.items()})
+            self._last_good.delete_others(dict(chain.standings), {pair: one.version for pair, one in served.items()})
         return _named(served)
 
     def _restarted(self, away: Exception) -> dict[str, Served]:

@@ -86,8 +86,8 @@ class LastGood:
         except OSError as error:
             self._tell(f"version {version} of {', '.join(pair)} cannot be kept: {error.strerror} ({kept})")
 
-    def keep_ledger(self, chain: Chain, served: Mapping[Pair, str]) -> None:
-        """Keeps the ledger as it was just seen, and no other versions of `served` than these ("": none)."""
+    def keep_ledger(self, chain: Chain) -> None:
+        """Keeps the ledger as it was just seen."""
         unkept = ""
         try:
             if chain.entries and (chain.entries[-1].head != self._head or not self._path.exists()):
@@ -99,14 +99,24 @@ class LastGood:
             unkept = f"ledger cannot be kept: {error.strerror} ({self._path})"
             with suppress(OSError):  # an older one must not speak for it: it may lack a stop
                 self._path.unlink()
-        for pair, version in () if unkept else served.items():  # a ledger that is not kept allows no other version
-            with suppress(OSError):
-                for other in kept_bundle(self.state.home, *pair, 0).parent.iterdir():
-                    if other.name != version:
-                        shutil.rmtree(other, ignore_errors=True)
         if unkept and unkept != self._unkept:
             self._tell(unkept)
         self._unkept = unkept
+
+    def delete_others(self, standings: Mapping[Pair, Standing], served: Mapping[Pair, str]) -> None:
+        """Deletes copies of versions that are served no more, or, once there is one of what is served, all others.
+
+        Args:
+            served: the version that is served now; "": none.
+        """
+        for pair, version in () if self._unkept else served.items():  # a ledger that is not kept allows no deletion
+            copies, left = kept_bundle(self.state.home, *pair, 0).parent, {version}
+            with suppress(OSError):
+                if not version or not (copies / version).is_dir():
+                    left = set(map(str, standings[pair].champions))
+                for other in copies.iterdir():
+                    if other.name not in left:
+                        shutil.rmtree(other, ignore_errors=True)
 
 
 def _own(folder: Path, state: Configuration | StateFolder) -> None:

@@ -30,6 +30,7 @@ from serving.predictions.tensors import answer, read_object, read_question
 from serving.session import Predictor
 
 HEADER_LENGTH = "inference-header-content-length"  # of the JSON before tensors as bytes
+_MOST_DIGITS = 18  # of that length: Python reads a number of thousands of digits no more
 _LARGE_BYTES = 16_384  # a body above it is answered in a thread, so that small ones need not wait
 
 
@@ -97,7 +98,7 @@ class Service:
         name, served, predictor = self._asked(request)
         body = await self.limits.body(request)
         length = request.headers.get(HEADER_LENGTH, str(len(body)))
-        if not length.isdecimal() or int(length) > len(body):
+        if not length.isdecimal() or len(length) > _MOST_DIGITS or int(length) > len(body):
             raise InputError(f"{HEADER_LENGTH} must be at most the body's {len(body)} bytes, got {length!r:.40}")
 
         def answered() -> Response:

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -55,7 +56,8 @@ def serve(request: ServeRequest, state: Configuration | StateFolder, tell: Calla
 
     Args:
         state: whose ledger says who is champion, and whose key signed the bundles.
-        tell: called with a line for every change of what is served, and one for the address.
+        tell: called with a line for every change of what is served, and one for the address; where it fails the service
+            goes on.
 
     Raises:
         InputError: an option, a file or the address is unusable.
@@ -67,7 +69,7 @@ def serve(request: ServeRequest, state: Configuration | StateFolder, tell: Calla
     for name, value in (("max-body", request.max_body), ("max-rate", request.max_rate), ("poll", request.poll)):
         if value is not None and not 0 < value < math.inf:
             raise InputError(f"--{name} must be a number above 0, got {value!r}")
-    server, stopped = _server(), stops_on_signals()
+    server, stopped, tell = _server(), stops_on_signals(), _harmless(tell)
     tls = _tls(request, tell, stopped)
     models, unseen_s = _models(request, state, tell, stopped)
     extender = None if request.extender is None else server.read_extender(request.extender, models, tell, stopped)
@@ -78,6 +80,14 @@ def serve(request: ServeRequest, state: Configuration | StateFolder, tell: Calla
         if not stopped.is_set():
             server.run(sock, models, unseen_s, request.max_body, request.max_rate, extender, tls)
     stopped.set()
+
+
+def _harmless(tell: Callable[[str], None]) -> Callable[[str], None]:
+    def told(line: str) -> None:
+        with suppress(Exception, SystemExit):  # a full disk or a closed pipe behind the output, where rich exits
+            tell(line)
+
+    return told
 
 
 def _tls(request: ServeRequest, tell: Callable[[str], None], stopped: threading.Event) -> Tls | None:

@@ -25,6 +25,7 @@ from serving.contract import Contract
 from serving.session import Prediction
 
 DATATYPES: Mapping[str, str] = {"FP32": "<f4", "FP64": "<f8", "INT64": "<i8"}  # name -> of the bytes
+_LARGEST_AXIS = 2**31  # entry of a shape: NumPy counts in 64 bits, also where another entry is 0
 _OF_JSON: Mapping[str, set[type]] = {"FP32": {int, float}, "FP64": {int, float}, "INT64": {int}}
 
 
@@ -118,9 +119,10 @@ def _tensor(item: Any, tail: bytes) -> tuple[str, NDArray[Any], bytes]:
     name, datatype, shape = item["name"], item.get("datatype"), item.get("shape")
     if not isinstance(datatype, str) or datatype not in DATATYPES:
         raise InputError(f"datatype must be one of {', '.join(DATATYPES)}, got {datatype!r:.40} (input {name!r:.60})")
-    if not isinstance(shape, list) or len(shape) not in (1, 2) or not all(type(one) is int and one >= 0
-                                                                        for one in shape):
-        raise InputError(f"shape must be one or two whole numbers, got {shape!r:.60} (input {name!r:.60})")
+    if not isinstance(shape, list) or len(shape) not in (1, 2) or not all(
+            type(one) is int and 0 <= one <= _LARGEST_AXIS for one in shape):
+        raise InputError(f"shape must be one or two whole numbers up to {_LARGEST_AXIS}, got {shape!r:.60} (input "
+                         f"{name!r:.60})")
     count, size = math.prod(shape), _parameters(item).get("binary_data_size")
     if size is None:
         values: Any = np.array(_flat(item.get("data"), shape, datatype, name), dtype=np.float64)

@@ -31,7 +31,7 @@ class Tls:
             InputError: a file cannot be read, or certificate and key do not belong together.
         """
         self._certificate, self._key, self._tell = certificate, key, tell
-        self._seen = self._changed()
+        self._seen, self._said = self._changed(), ""
         self.context = _context(certificate, key)
         if client_ca is not None:
             try:
@@ -41,17 +41,20 @@ class Tls:
             self.context.verify_mode = ssl.CERT_REQUIRED
 
     def look(self) -> None:
-        """Takes over a certificate whose files have changed; one that is unusable leaves the one before."""
-        seen = self._changed()
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            _context(self._certificate, self._key)  # tried apart: a failure must not leave half of it
-            self.context.load_cert_chain(self._certificate, self._key, password="")
-            self._tell(f"TLS certificate was renewed ({self._certificate})")
-        except (InputError, OSError) as error:
-            self._tell(f"TLS certificate stays as it was: {error}")
+        """Takes over a certificate whose files have changed; one that is unusable leaves the one before, and is tried
+        again at the next look."""
+        seen, said = self._changed(), ""
+        if seen != self._seen:
+            try:
+                _context(self._certificate, self._key)  # tried apart: a failure must not leave half of it
+                self.context.load_cert_chain(self._certificate, self._key, password="")
+                self._seen = seen
+                self._tell(f"TLS certificate was renewed ({self._certificate})")
+            except (InputError, OSError, ValueError) as error:
+                said = f"TLS certificate stays as it was: {error}"
+        if said and said != self._said:
+            self._tell(said)
+        self._said = said
 
     def follow(self, stopped: threading.Event) -> threading.Thread:
         """Looks in a thread of its own until `stopped`."""

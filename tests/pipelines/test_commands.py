@@ -93,6 +93,7 @@ TINY = ("--task", "tiny.yaml", "--telemetry", "samples.parquet")
         (("predict", "--workload", "redis", "--bundle", ".", "--row", ROW), "either --workload or --bundle"),
         (("predict", "--workload", "redis"), "either --row or --at now must be given"),
         (("predict", "--bundle", "nowhere", "--row", ROW), "nowhere"),
+        (("predict", "--workload", "redis", "--row", "[" * 100_000), "row must be a JSON object"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(project: Path, arguments: tuple[str, ...], message: str) -> None:

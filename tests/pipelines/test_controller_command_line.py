@@ -219,6 +219,21 @@ def test_a_ledger_that_hangs_knows_no_name_and_is_not_waited_for(place, monkeypa
     assert time.monotonic() - began < 4.0
 
 
+@pytest.mark.parametrize("install", ["whole", "light"])
+def test_many_workloads_to_serve_cost_one_look_at_the_ledger(tmp_path, monkeypatch, install):
+    looks = []
+    monkeypatch.setattr(Ledger, "standings", lambda _: looks.append(1) or {})
+    monkeypatch.setattr("serving.predictions.start.serve", lambda *_: None)
+    monkeypatch.setattr("pipelines.controller_command_line.serve", lambda *_: None)
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
+    monkeypatch.setenv("ASSAY_CONFIG", str(ROOT / "mlflow.yaml"))
+    if install == "light":
+        assert run(["serve", "-w", "redis", "-w", "nginx"]) == 0
+    else:
+        serve_command.serve(["redis", "nginx"])
+    assert len(looks) == 1
+
+
 def test_a_file_that_nobody_thought_of_is_one_line(monkeypatch, capsys):
     def stale(*_, **__):
         raise OSError(116, "Stale file handle", "somewhere")

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -412,10 +412,10 @@ class FakeStore:
         with self._call():
             return {number: item["tags"] for (name, number), item in self.versions.items() if name == model}
 
-    def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
+    def discard(self, ticket: str, model: str, keep: Mapping[int, str]) -> None:
         with self._call():
             own = [key for key, item in self.versions.items() if item["tags"][TICKET_TAG] == ticket]
-            if any(number in keep for _, number in own):
+            if any(keep.get(number) == self.versions[name, number]["tags"]["bundle_sha256"] for name, number in own):
                 return
             for key in own:
                 del self.versions[key]

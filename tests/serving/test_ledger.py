@@ -458,6 +458,16 @@ def test_a_full_disk_records_nothing(filled: Ledger, monkeypatch: pytest.MonkeyP
     assert len(filled.verify()) == 10
 
 
+def test_a_torn_line_that_cannot_be_set_aside_records_nothing(filled: Ledger) -> None:
+    with filled.path.open("ab") as file:
+        file.write(b'{"half')
+    torn = filled.path.read_bytes()
+    filled.path.with_name("promotions.jsonl.torn").mkdir()
+    with pytest.raises(AssayError, match="must be written in full, got Is a directory"):
+        filled.append([move("register", 9, 1)])
+    assert filled.path.read_bytes() == torn
+
+
 def test_a_failed_sync_records_nothing(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     before = filled.path.read_bytes()
 

@@ -220,7 +220,7 @@ def test_a_champion_moved_meanwhile_is_compared_on_the_same_test_rows_only(
     lifecycle.register(write(test_mse=1.0))
     worse = lifecycle.register(write(test_mse=1.2, slope=9.0), champion=None)
     assert worse.alias == "challenger"
-    assert "does not hold against version 1, attempt 1 since it became champion: mean squared error 4.8" in worse.reason
+    assert "does not hold against version 1, attempt 1: mean squared error 4.8" in worse.reason
     better = lifecycle.register(write(test_mse=0.5, slope=8.0), champion=None)
     assert better.alias == "champion"
     other = lifecycle.register(write(test_mse=0.1, slope=7.0, test_set="other"), champion=None)
@@ -355,6 +355,28 @@ def test_the_same_model_with_another_encoder_is_a_version(
         folder = write_few_shot(write, model_bytes(encoder), champion, own=[own])
         done = lifecycle.register(folder, champion=champion)
         assert (done.is_new, done.version) == (True, version)
+
+
+def test_the_same_model_with_another_guarantee_is_a_version_and_waits(
+    lifecycle: Lifecycle, write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def guaranteed(statement: str, proof: bytes = b"proof") -> Path:
+        spec = {"file": "guarantee.npz", "sha256": hashlib.sha256(proof).hexdigest(), "statement": statement}
+        folder = write(change=lambda contract: contract.update(guarantee=spec), champion=measured(lifecycle, 1.0))
+        (folder / "guarantee.npz").write_bytes(proof)
+        return folder
+
+    monkeypatch.setattr("serving.bundle._check_guarantee", lambda *_: None)
+    lifecycle.register(write())
+    champion = measured(lifecycle, 1.0)
+    done = lifecycle.register(guaranteed("It holds."), champion=champion)
+    assert (done.version, done.alias) == (2, "challenger")
+    lifecycle.promote(*PAIR, 2)
+    champion = measured(lifecycle, 1.0)
+    for folder in (guaranteed("It holds."), guaranteed("It holds.", b"found otherwise"), write(champion=champion)):
+        assert not lifecycle.register(folder, champion=champion).is_new
+    done = lifecycle.register(guaranteed("It holds a little."), champion=champion)
+    assert (done.version, done.alias) == (3, "challenger") and "guarantee of the closed loop is another" in done.reason
 
 
 def test_the_same_model_with_evidence_that_fails_is_refused_though_gates_json_says_passed(

@@ -322,6 +322,25 @@ def test_version_numbers_are_not_used_twice_after_the_model_was_deleted(
     assert versions(client) == [3]
 
 
+def test_a_kill_while_used_numbers_are_passed_over_leaves_no_version_under_one(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_champions(registry, write)
+    client.delete_registered_model(MODEL)
+    delete, calls = mlflow.MlflowClient.delete_model_version, []
+
+    def killed(self: mlflow.MlflowClient, *args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        delete(self, *args)
+
+    monkeypatch.setattr(mlflow.MlflowClient, "delete_model_version", killed)
+    with pytest.raises(KeyboardInterrupt):
+        registry.register(write(slope=8.0, test_mse=0.5), champion=measured_champion(2, 1.0))
+    assert versions(client) == []
+
+
 def test_tampered_artifacts_in_mlflow_are_refused(
     registry: Registry, client: mlflow.MlflowClient, state: Configuration, write: Writer
 ) -> None:

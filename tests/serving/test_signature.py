@@ -397,10 +397,15 @@ def test_a_missing_folder_and_a_missing_key_are_bad_input_not_a_refusal(signed: 
         verify_files(read_folder(signed), signed / "absent.pub", "x")
 
 
-def test_a_file_that_would_fill_the_memory_is_refused(signed: Path) -> None:
-    with (signed / "model.onnx").open("r+b") as file:
-        file.truncate(300 * 2**20)  # sparse: takes no disk
-    with pytest.raises(RefusedError, match="up to 256 MiB"):
+@pytest.mark.parametrize(("names", "mebibytes", "message"), [
+    (["model.onnx"], 300, "up to 256 MiB"), (["model.onnx", "more"], 130, "more must be .* up to 256 MiB"),
+    ([f"file{number}" for number in range(33)], 0, "up to 32 files")], ids=["one", "together", "many"])
+def test_files_that_would_fill_the_memory_are_refused(
+        signed: Path, names: list[str], mebibytes: int, message: str) -> None:
+    for name in names:
+        with (signed / name).open("ab") as file:
+            file.truncate(mebibytes * 2**20)  # sparse: takes no disk
+    with pytest.raises(RefusedError, match=message):
         read_folder(signed)
 
 

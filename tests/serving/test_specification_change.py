@@ -229,6 +229,18 @@ def test_a_model_with_an_encoder_is_fed_in_another_way() -> None:
         assert weaker_in(few_shot, worse) == ()
 
 
+def test_a_guarantee_of_the_closed_loop_must_stay_as_it_is_said() -> None:
+    def guaranteed(statement: str, digest: str = "0") -> Promise:
+        spec = {"file": "guarantee.npz", "sha256": 64 * digest, "statement": statement}
+        return made(lambda data: data.update(guarantee=spec))
+
+    champion = guaranteed("It holds.")
+    assert weaker_in(guaranteed("It holds.", "1"), champion) == weaker_in(champion, made()) == ()
+    assert weaker_in(made(), champion) == ("guarantee of the closed loop is none; the champion's: It holds.",)
+    assert weaker_in(guaranteed("It holds a little."), champion) == (
+        "guarantee of the closed loop is another: It holds a little.; the champion's: It holds.",)
+
+
 NAMES = ("psi_cpu_some", "psi_io_full", "connections")
 WAYS = ("increasing", "decreasing")
 # of a grid as often as not, so that sides and amounts are equal in many examples

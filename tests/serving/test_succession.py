@@ -44,7 +44,7 @@ def test_a_better_one_wins_by_what_the_gates_measured_or_by_the_champions_own_ev
         found = decide(better, 3, measured, lambda version: champion, RULE)
         assert found.wins, found.reason
         assert found.reason.startswith(
-            "better_than_champion holds against version 3, attempt 1 since it became champion: mean squared error 2 "
+            "better_than_champion holds against version 3, attempt 1: mean squared error 2 "
             "ms² against the champion's 4 ms², improvement +2 ms² [+"), found.reason
         assert "] over 60 cases (each end at 99.5 %); the lower end must exceed 0.04 ms², 1 % of the" in found.reason
 
@@ -87,7 +87,7 @@ def test_each_attempt_against_one_champion_is_let_in_on_less(better: Bundle, cha
              for attempt in (1, 2, 40)]
     assert [one.wins for one in found] == [True, True, False]
     for one, level, attempt in zip(found, ("99.5", "99.83333", "99.99939"), (1, 2, 40), strict=True):
-        assert f"attempt {attempt} since it became champion" in one.reason and f"each end at {level} %" in one.reason
+        assert f"attempt {attempt}: " in one.reason and f"each end at {level} %" in one.reason
 
 
 @pytest.mark.parametrize("seen", [[0], list(range(0, TEST_ROWS, 4))])

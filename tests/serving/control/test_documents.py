@@ -52,7 +52,33 @@ def test_alerts_ask_for_metrics_that_there_are():
     assert len(yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]) == 8
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs the Debian package prometheus (make debian)")
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None,
+                                    reason="needs the Debian package prometheus (make debian)")
+
+
+@needs_promtool
 def test_alerts_are_rules_of_prometheus():
     done = subprocess.run(["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize(("alert", "at", "values", "fires"), [
+    ("AssayControlSilent", "1h", {'last_step_time_seconds{C="web",pod="a"}': "0+60x10",
+                                  'last_step_time_seconds{C="web",pod="b"}': "_x10 660+60x60"}, []),
+    ("AssayControlSilent", "26h", {'last_step_time_seconds{C="web",pod="a"}': "0+60x10",
+                                   'last_step_time_seconds{C="api",pod="b"}': "0+60x1600"}, ["web"]),
+    ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="policy",reason="rate"}': "0x50 1x9"}, ["web"]),
+    ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="fallback",reason="rate"}': "0x50 1x9"}, []),
+], ids=["a replaced pod", "dead for a day", "the first change of a proved policy", "of its fallback"])
+def test_what_fires(alert, at, values, fires, tmp_path):
+    label = "app_kubernetes_io_name"
+    series = [{"series": "assay_control_" + name.replace("{C", '{task="autoscaling",workload="nginx",' + label),
+               "values": text} for name, text in values.items()]
+    asked = {"expr": f'count by ({label}) (ALERTS{{alertname="{alert}",alertstate="firing"}})', "eval_time": at,
+             "exp_samples": [{"labels": f'{{{label}="{name}"}}', "value": 1} for name in fires]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump({
+        "rule_files": [str(ALERTS)],
+        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [asked]}]}))
+    done = subprocess.run(["promtool", "test", "rules", str(tmp_path / "test.yaml")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,8 +3,10 @@
 import math
 import socket
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
+from prometheus_client import generate_latest
 
 from feature_store.errors import InputError
 from recording.loopback import free_port
@@ -12,6 +14,7 @@ from serving.control.control_step import ControlStep
 from serving.control.metrics import Metrics
 from serving.control.parts import Model
 from serving.control.shield import Change
+from serving.seen_spec import Familiar, SeenRange, SeenSpec
 
 OWN = 'task="autoscaling",workload="nginx"'
 
@@ -54,6 +57,21 @@ def test_every_step_is_counted_and_served():
     assert not any('version="abc"' in name for name in found)
     with pytest.raises(OSError):
         _scraped(port)
+
+
+def test_what_alerts_watch_begins_at_0():
+    """Also of a champion that comes later."""
+    seen = [SeenSpec(ranges=(SeenRange(name, "linear", {"rate_rps": 1.0}, 0.0, 1.0),)) for name in ("rate", "load")]
+    champions = [Model(SimpleNamespace(familiar=Familiar(one, {"rate_rps": 1.0})), "", "abc") for one in seen]
+    metrics = Metrics("autoscaling", "nginx", lambda: champions[0], lambda: 0.0, ["replicas"])
+    begun = generate_latest(metrics.registry).decode()
+    for reason in ("rate", "range"):
+        assert (f'assay_control_shield_changes_total{{actor="policy",control="replicas",reason="{reason}",{OWN}}} 0.0'
+                in begun)
+    assert f'out_of_distribution_total{{range="rate",{OWN}}} 0.0' in begun and 'range="load"' not in begun
+    champions.pop(0)
+    metrics.count(ControlStep(0, "now", "policy", "", "def", {}))
+    assert f'out_of_distribution_total{{range="load",{OWN}}} 0.0' in generate_latest(metrics.registry).decode()
 
 
 def test_a_port_that_is_taken_is_one_line():

@@ -350,6 +350,19 @@ def test_an_actuator_that_measures_is_read_in_place_of_a_server(configuration, t
     assert len(MADE[-1].costs) == 3 and MADE[-1].holder == ""
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), SystemExit(1)], ids=["pipe", "rich's exit"])
+def test_output_that_nobody_reads_ends_no_controller(configuration, tmp_path, killed, error):
+    shown = []
+
+    def fails(said):
+        shown.append(said)
+        raise error
+
+    control(replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=2, every=0.05),
+            configuration, fails, fails)
+    assert len(shown) == 3, "a line at the start, two steps"
+
+
 def test_nothing_looks_at_champion_or_ledger_any_more_once_a_controller_has_ended(configuration, tmp_path, killed):
     alive = []
 

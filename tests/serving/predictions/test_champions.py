@@ -1,15 +1,21 @@
 """What is served while the ledger moves."""
 
+import os
 import shutil
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 import requests
 
 from feature_store.errors import InputError, RefusedError
 from pipelines.controller_command_line import run
+from serving.polling import poll_in_thread
 from serving.predictions.champions import Champions, models_of_folders
-from tests.serving.predictions.running import INSIDE, Place, running, signed_bundle
+from tests.serving.conftest import ROOT
+from tests.serving.predictions.running import INSIDE, LIGHT, WHOLE, Place, running, signed_bundle
 
 NAME = "performance.redis"
 QUESTION = {"inputs": [{"name": name, "datatype": "FP64", "shape": [1], "data": [value]}
@@ -203,6 +209,39 @@ def test_a_failed_check_is_told_where_the_model_s_readiness_is_asked(place):
         assert "version 2 cannot be served" in said["parameters"]["trouble"]
         assert f'trouble{{model="{NAME}"}} 1.0' in requests.get(f"{service.url}/metrics", timeout=20).text
         service.wait_for(lambda: any("version 2 cannot be served" in line for line in service.lines))
+
+
+@pytest.mark.parametrize("command", [LIGHT, WHOLE], ids=["light", "whole"])
+def test_a_service_whose_output_nobody_reads_any_more_goes_on_following_the_ledger(place, command):
+    place.promote(1)
+    with subprocess.Popen([sys.executable, "-c", command, "serve", "--port", "0", "--poll", "0.05"], cwd=ROOT,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          env=os.environ | {"ASSAY_HOME": str(place.state.home)}) as process:
+        try:
+            url = next(line for line in process.stdout if " at http" in line).split()[-1]
+            process.stdout.close()
+            for version in (2, 3):  # the first change is one too many to tell, the next one must be seen all the same
+                place.promote(version)
+                deadline = time.monotonic() + 20.0
+                while requests.get(f"{url}/v2/models/{NAME}", timeout=20).json()["versions"] != [str(version)]:
+                    assert time.monotonic() < deadline, version
+                    time.sleep(0.05)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("error", [OSError(32, "Broken pipe"), SystemExit(1), ValueError("any")])
+def test_a_look_that_fails_ends_no_following(error, capsys):
+    looks, stopped = [], threading.Event()
+
+    def look():
+        looks.append(1)
+        if len(looks) == 1:
+            raise error
+        stopped.set()
+
+    poll_in_thread(look, 0.01, stopped, "looks").join(20.0)
+    assert len(looks) == 2 and type(error).__name__ in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("options", "code", "message"), [

@@ -125,9 +125,12 @@ def test_rows_outside_of_the_box_are_told(url, predictor):
     ({"inputs": [whole([[True, 0.2, 8]])]}, "data must be numbers of FP64, got bool"),
     ({"inputs": [whole([["0.3", 0.2, None]])]}, "data must be numbers of FP64, got NoneType, str"),
     ({"inputs": [whole(shape=[2, -3])]}, "shape must be"), ({"inputs": [whole(shape=[2, 3, 1])]}, "shape must be"),
-    ({"inputs": [whole(shape=[10**12, 10**12])]}, "shape says"), ({"inputs": [whole(shape="23")]}, "shape must be"),
+    ({"inputs": [whole(shape=[10**9, 10**9])]}, "shape says"), ({"inputs": [whole(shape="23")]}, "shape must be"),
     ({"inputs": [whole([[0.3, 0.2]], shape=[1, 2])]}, r"must be \[rows, 3\], got \[1, 2\]"),
     ({"inputs": [whole([], shape=[0, 3])]}, "expected at least one, got none"),
+    *[({"inputs": [whole([], shape=shape)]}, "shape must be") for shape in ([2**63 - 1, 0], [2**62, 0], [0, 2**63])],
+    ({"inputs": [whole([], shape=[2**31, 0])]}, r"must be \[rows, 3\]"),
+    ({"inputs": [column(name, [], shape=[0, 2**31]) for name in INSIDE]}, r"must be \[rows\] or"),
     ({"inputs": columns()[:2]}, "inputs must include connections"),
     ({"inputs": [*columns(), column("conections", [1.0, 2.0])]}, "did you mean 'connections'"),
     ({"inputs": [*columns()[:2], column("connections", [8.0])]}, "as many rows each"),
@@ -149,7 +152,8 @@ def test_what_is_not_as_protocol_and_contract_say_is_400_in_one_line(url, body, 
 def test_what_is_no_finite_number_is_refused_as_bytes_too(url, value):
     head = json.dumps({"inputs": [{"name": "telemetry", "datatype": "FP64", "shape": [1, 3],
                                    "parameters": {"binary_data_size": 24}}]}).encode()
-    for tail, length in ((struct.pack("<3d", value, 0.2, 8), len(head)), (b"", 10**6), (b"x" * 30, len(head))):
+    for tail, length in ((struct.pack("<3d", value, 0.2, 8), len(head)), (b"", 10**6), (b"x" * 30, len(head)),
+                         (b"", "9" * 5000)):
         answer = requests.post(f"{url}{MODEL}/infer", head + tail, timeout=20,
                                headers={"Inference-Header-Content-Length": str(length)})
         assert answer.status_code == 400, answer.text

@@ -140,6 +140,42 @@ def test_one_that_was_rolled_back_while_nobody_served_is_not_served(place, start
         started()
 
 
+@pytest.mark.parametrize("trouble", ["stopped for a while", "a start that fails"])
+def test_the_last_good_copy_outlasts_what_passes(place, started, monkeypatch, trouble):
+    place.promote(1)
+    champions = started()
+    if trouble == "stopped for a while":
+        for action in ("stop_acting", "resume_acting"):
+            place.move(action, 1)
+            place.kept(1).rename(place.kept(1).with_name("elsewhere"))
+            champions.look()
+            place.kept(1).with_name("elsewhere").rename(place.kept(1))
+    else:
+        with monkeypatch.context() as patched:
+            patched.setattr(champions_module, "open_version", lambda *_: place.state.home.joinpath("no").read_bytes())
+            with pytest.raises(RefusedError, match="a champion must be there to be served"):
+                started()
+    take_away(place)
+    assert served(started()) == ("1", True)
+
+
+@pytest.mark.parametrize("point", ["control.seen_ledger.write_head_file", "predictions.champions.Champions._each",
+                                   "predictions.last_good.LastGood.keep_bundle"])
+def test_a_kill_while_it_is_kept_leaves_what_a_start_without_the_ledger_can_serve(place, started, monkeypatch, point):
+    place.promote(1)
+    champions = started()
+    place.promote(2)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(f"serving.{point}", killed)
+        champions.look()
+    take_away(place)
+    assert served(started()) == ("1", True)
+
+
 def old_bundle(folder, old):
     shutil.rmtree(copy_of(folder, 2))
     shutil.copytree(old / "bundles/performance/redis/1", copy_of(folder, 2))
@@ -218,7 +254,7 @@ def test_a_ledger_that_cannot_be_kept_is_said_and_leaves_no_older_one(place, sta
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    place.move("stop_acting", 1)
+    place.move("retire", 1)
     monkeypatch.setattr("serving.predictions.last_good.write_file", full)
     for _ in range(2):
         champions.look()

@@ -8,6 +8,7 @@ import ssl
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -74,6 +75,25 @@ def test_a_renewed_certificate_is_taken_over_and_a_broken_one_is_not(tmp_path, k
         os.replace(second[0], first[0])
         service.wait_for(lambda: shown(service.url) == after)
         assert live(service.url, trusting(first[0])) == 200
+
+
+@pytest.mark.parametrize("error", [OSError(116, "Stale file handle"), ValueError("any")])
+def test_a_renewal_that_fails_is_told_once_and_tried_again_without_another_change(tmp_path, monkeypatch, error):
+    first, second, told = certificate(tmp_path, "first"), certificate(tmp_path, "second"), []
+    tls = Tls(*first, None, told.append)
+    os.replace(second[1], first[1])
+    os.replace(second[0], first[0])
+
+    def fails(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tls, "context", SimpleNamespace(load_cert_chain=fails))
+        for _ in range(2):
+            tls.look()
+    for _ in range(2):
+        tls.look()
+    assert told == [f"TLS certificate stays as it was: {error}", f"TLS certificate was renewed ({first[0]})"]
 
 
 def test_only_clients_of_the_named_issuer_are_answered(tmp_path, keys):
