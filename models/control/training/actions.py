@@ -2,6 +2,7 @@
 
     1: the control's logarithm grows by log(1 + most_up);  -1: it falls by -log(1 - most_down);  0: it stays
 
+Of a control with an anchor the change is from there (policy.py), else from the present value.
 A control of whole numbers may always move by one, so that its -1 is log 1/2 at least: from 2 to 1. What exceeds a
 control's limits is cut by the policy (models/control/policy/policy.py), which turns changes into targets.
 
@@ -13,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from models.control.contract.signals import Feature, feature_matrix
 from models.control.policy.policy import Policy
 from models.control.simulation.scaling import interpolated_log
 
@@ -27,6 +29,10 @@ class Actions:
         self._down = torch.tensor([-math.log1p(-max(control.most_down, 0.5 if control.whole else 0.0))
                                    for control in controls])
         self._first = torch.tensor([policy.shape.signals[column].low for column in policy.current])
+        anchors = [(control.name, policy.shape.anchor(control)) for control in controls]
+        named = [Feature(name, anchor.terms) for name, anchor in anchors]
+        self._anchors = torch.tensor(feature_matrix(named, policy.shape.signals).T, dtype=torch.float32)
+        self._offset = torch.tensor([anchor.offset for _, anchor in anchors]) - self._first.log()
 
     @property
     def count(self) -> int:
@@ -49,8 +55,8 @@ class Actions:
 
     def of_targets(self, observation: Tensor, targets: Tensor) -> Tensor:
         """(B, m) the actions that set these targets; what no action sets is the nearest that does."""
-        current = self.policy.scaling.clip(observation)[:, self.policy.current]
-        change = interpolated_log((targets / self._first).clamp(min=1.0)) - interpolated_log(current / self._first)
+        anchor = self.policy.scaling(observation) @ self._anchors + self._offset
+        change = interpolated_log((targets / self._first).clamp(min=1.0)) - anchor
         return torch.where(change > 0, change / self._up, change / self._down).clamp(-1.0, 1.0)
 
 

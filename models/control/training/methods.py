@@ -68,7 +68,7 @@ class Online:
         else:
             learner = ppo.PpoLearner(environment, settings, policy, generator, seed, demands)
         return training_run.run(environment, learner, settings, seed, checkpoint, progress,
-                                run_digest(self.name, settings, seed, start))
+                                run_digest(self.name, settings, seed, start, experience))
 
     @property
     def takes_experience(self) -> bool:

@@ -37,7 +37,7 @@ from models.control.simulation.settable import settable
 from models.control.training.monotone import Demands, NoDemands
 from models.control.training.rollouts import Scores, judge, random_walk, targets_of
 from models.control.training.smooth_objectives import CostAndViolations, PaperReward, SmoothObjective
-from models.control.training.training_run import checkpoint_folder
+from models.control.training.training_run import checkpoint_folder, first_steps
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 from models.training.adam import adam_step
 from models.training.seeds import seeded
@@ -180,7 +180,8 @@ class ThroughEnvironment:
             [torch.zeros_like(one) for one in parameters], [torch.zeros(()) for _ in parameters], [])
         weights = hashlib.sha256(b"".join(one.detach().cpu().numpy().tobytes() for one in policy.state_dict().values()))
         self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,
-                                  "targets": list(targets), "weights": weights.hexdigest()}, sort_keys=True)
+                                  "targets": list(targets), "weights": weights.hexdigest(), "environment":
+                                  first_steps(environment, policy.current) if checkpoint else ""}, sort_keys=True)
 
     def run(self) -> TrainedTogether:
         """Trains to the end; from the checkpoint, where there is one."""
@@ -312,8 +313,8 @@ class ThroughEnvironment:
             raise InputError(f"checkpoint: expected one that this training wrote, got {error}; remove it ({path})") \
                 from error
         if stored.pop("digest").tobytes().decode() != self.digest:
-            raise InputError("checkpoint: expected one of this training, got one of other settings; remove it "
-                             f"({path})")
+            raise InputError("checkpoint: expected one of this training, got one of other settings, another start or "
+                             f"another environment; remove it ({path})")
         self.state.round = int(stored.pop("round"))
         self.state.judgements = [Judgement(int(row[0]), *row[1:]) for row in stored.pop("judgements").tolist()]
         for name, value in self._tensors().items():

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import BadZipFile
@@ -31,9 +31,9 @@ from feature_store.written.model import ListOf, Written
 from models.control.contract.controller import Controller
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy, PolicyShape
-from models.control.simulation.rollout import WARM_UP_STEPS, Decide, roll_out
+from models.control.simulation.rollout import WARM_UP_STEPS, Decide, roll_out, taken_steps
 from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
-from models.control.training.trajectories import collect
+from models.control.training.trajectories import Transitions, collect
 from models.training.seeds import seeded
 
 VALIDATION_SEED = 7_700_000  # of episodes that measure a policy while it trains: never drawn for training
@@ -182,13 +182,15 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
 
     Args:
         checkpoint: file; goes on from it where it is there. None: nothing is written.
-        digest: see `run_digest`.
+        digest: see `run_digest`; the environment's first steps come to it.
 
     Raises:
         InputError: the checkpoint is of another run, or no checkpoint.
     """
     history: list[Row] = []
     best, best_score, done = clone(learner.policy), -math.inf, 0
+    if checkpoint is not None:
+        digest = {**digest, "environment": first_steps(environment, learner.policy.current)}
     if checkpoint is not None and checkpoint.exists():
         state, document = read_checkpoint(checkpoint, digest)
         best.load_state_dict({name.removeprefix("best."): value for name, value in state.items()
@@ -228,11 +230,32 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
     return TrainedPolicy(best, tuple(history))
 
 
-def run_digest(method: str, settings: Written, seed: int, start: Policy | None) -> dict[str, Any]:
-    """What a checkpoint must have been made with: equal digests, equal runs."""
-    weights = b"" if start is None else b"".join(value.numpy().tobytes() for value in start.state_dict().values())
+def run_digest(method: str, settings: Written, seed: int, start: Policy | None, experience: Transitions | None
+               ) -> dict[str, Any]:
+    """What a checkpoint must have been made with, beside the environment."""
+    weights = [] if start is None else [json.dumps(start.shape.document()).encode(),
+                                        *(value.numpy().tobytes() for value in start.state_dict().values())]
+    data = [] if experience is None else [getattr(experience, field.name).numpy().tobytes()
+                                          for field in fields(experience)]
     return {"method": method, "settings": settings.model_dump(mode="json"), "seed": seed,
-            "start": hashlib.sha256(weights).hexdigest()}
+            "start": hashlib.sha256(b"".join(weights)).hexdigest(),
+            "experience": hashlib.sha256(b"".join(data)).hexdigest()}
+
+
+@torch.no_grad()
+def first_steps(environment: Environment, current: Sequence[int]) -> str:
+    """SHA-256 of how a few episodes begin while nothing is changed: another one in another environment.
+
+    Args:
+        current: columns of the observation that hold what is set.
+    """
+    digest = hashlib.sha256()
+    episodes = environment.draw("train", 8, environment.steps, VALIDATION_SEED)
+    for taken in taken_steps(environment, episodes, min(3, environment.steps), lambda seen, _: seen[:, current]):
+        outcome = taken.outcome
+        for part in (taken.observation, outcome.reward, outcome.cost, outcome.violated):
+            digest.update(part.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def clone(policy: Policy) -> Policy:
@@ -270,8 +293,9 @@ def read_checkpoint(path: Path, digest: Mapping[str, Any]) -> tuple[State, dict[
     except (OSError, KeyError, TypeError, ValueError, EOFError, BadZipFile) as error:
         raise InputError(f"checkpoint: expected a file that training wrote, got {error} ({path}); remove it to start "
                          "anew") from error
-    if document["digest"] != json.loads(json.dumps(dict(digest))):
-        raise InputError(f"checkpoint: expected one of this method, settings and seed, got one of "
-                         f"{document['digest']} ({path}); remove it to start anew")
+    expected, found = json.loads(json.dumps(dict(digest))), document["digest"]
+    if differing := [name for name, value in expected.items() if found.get(name) != value]:
+        raise InputError(f"checkpoint: expected one of the same {', '.join(expected)}, got one that differs in "
+                         f"{', '.join(differing)} ({path}); remove it to start anew")
     return state, document
 

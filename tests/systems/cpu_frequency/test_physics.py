@@ -12,7 +12,7 @@ from models.control.contract.derived_signals import NUMBERS
 from models.control.simulation.queueing import p99_latency
 from systems.cpu_frequency import interface as law
 from systems.cpu_frequency.processors import HEAT_J_PER_K, LEVELS, PROCESSORS, Processor, power_w
-from systems.cpu_frequency.simulator import CpuFrequency, heated, turbo_ghz
+from systems.cpu_frequency.simulator import CpuFrequency, heated, package_of, turbo_ghz
 from tests.systems.cpu_frequency.plain_programs import ENVIRONMENT, plain, targets
 
 EXACT = 1e-5  # of float32, over a step's dozen operations
@@ -123,6 +123,16 @@ def test_the_power_limit_cuts_turbo_and_never_the_base_clock() -> None:
     assert float(state.seen["power_share"]) > 0.97, "the chord leaves little unused"
     state, _ = ENVIRONMENT.step(state, targets(2.0))
     assert float(state.seen["delivered_ghz"]) == pytest.approx(2.0)
+
+
+def test_the_power_limit_is_hardly_exceeded_where_cores_are_idle() -> None:
+    """Where the chord does not lie below the power; the page says by how much."""
+    state, most = ENVIRONMENT.reset(ENVIRONMENT.draw("train", 800, 100, 0, "bursts")), 0.0
+    for _ in range(100):
+        state, _ = ENVIRONMENT.step(state, targets(3.3, 800))
+        turbo = state.seen["delivered_ghz"] > package_of(state.programs).base_ghz
+        most = max(most, float(state.seen["power_share"][turbo].max()))
+    assert most < 1.03
 
 
 @pytest.mark.parametrize(("above_c", "expected"), [(-0.1, 2.0), (1.0, 1.8), (2.0, 1.6), (9.0, 1.2)])

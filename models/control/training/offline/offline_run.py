@@ -10,10 +10,9 @@ Symbols: B batch, K transitions, f features, m controls.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -103,8 +102,7 @@ def run(name: str, method: OfflineMethod, actions: Actions, experience: Transiti
         generator: torch.Generator, seed: int, checkpoint: Path | None, progress: Progress | None,
         demands: Demands = NoDemands()) -> OfflineTrained:
     """Updates on batches of the experience. Raises InputError where the checkpoint is of another run, or none."""
-    data = hashlib.sha256(b"".join(getattr(experience, field.name).numpy().tobytes() for field in fields(experience)))
-    digest = {**run_digest(name, settings, seed, actions.policy), "experience": data.hexdigest()}
+    digest = run_digest(name, settings, seed, actions.policy, experience)
     buffer, worth_of = _buffer(actions, experience, settings)
     history: list[OfflineRow] = []
     if checkpoint is not None and checkpoint.exists():

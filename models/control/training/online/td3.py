@@ -21,7 +21,11 @@ from models.control.training.training_run import State, clone
 
 
 class Td3Settings(OffPolicySettings):
-    """The paper's appendix, but for what vectorised applications change: larger batches, narrower networks."""
+    """The paper's target noise, delay, learning rates and soft update; what differs, the paper's in brackets:
+
+    discount 0.9 (0.99), exploration noise 0.2 (0.1), batches of 512 (100), layers of 64 (400 and 300), two updates a
+    step of all applications (one a step of one).
+    """
 
     noise: PositiveNumber = Field(default=0.2, description="Standard deviation of the exploration noise")
     target_noise: float = Field(default=0.2, ge=0, description="Of the noise on the target's action")

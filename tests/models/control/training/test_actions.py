@@ -24,6 +24,15 @@ def test_targets_give_back_their_actions() -> None:
     torch.testing.assert_close(again, targets, rtol=1e-4, atol=1e-5)
 
 
+def test_targets_give_back_their_actions_where_the_policy_is_anchored_elsewhere() -> None:
+    """At the place that an anchor says, an action of 0 sets it; measured from the present value it would be another."""
+    actions = Actions(new_policy(ENVIRONMENT, replace(plain_shape(ENVIRONMENT, (8,)), anchors=ENVIRONMENT.anchors), 0))
+    drawn = 2.0 * torch.rand(400, 3, generator=torch.Generator().manual_seed(0)) - 1.0
+    targets = actions.targets(OBSERVATION, drawn)
+    again = actions.of_targets(OBSERVATION, targets)
+    torch.testing.assert_close(actions.targets(OBSERVATION, again), targets, rtol=1e-4, atol=1e-5)
+
+
 def test_a_policy_sets_what_its_own_actions_set() -> None:
     actions = Actions(POLICY)
     wished = actions.wished(actions.features(OBSERVATION))

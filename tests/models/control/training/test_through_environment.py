@@ -107,7 +107,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     checkpoint = tmp_path / "checkpoint.npz"
     with pytest.raises(Killed):
         training(checkpoint=checkpoint, on_progress=killed_after(1)).run()
-    with pytest.raises(InputError, match="expected one of this training, got one of other settings; remove it"):
+    with pytest.raises(InputError, match=r"expected one of this training, got one of other settings, .*; remove it"):
         training(checkpoint=checkpoint, settings=replace(FAST, rate=1e-3)).run()
 
 
@@ -138,7 +138,7 @@ def test_a_loss_that_is_no_number_stops_training_and_the_last_good_weights_stay(
     checkpoint = tmp_path / "checkpoint.npz"
     environment = Backlog()
     shape = PolicyShape(environment.signals, environment.controls, environment.features, (8,))
-    trained = ThroughEnvironment(Diverging(5), environment, shape, FAST, (0, 1), (0.1, 0.02), NoDemands(), None,
+    trained = ThroughEnvironment(Diverging(6), environment, shape, FAST, (0, 1), (0.1, 0.02), NoDemands(), None,
                                  checkpoint).run()
     assert trained.stopped == "the loss of policies [0, 1] was no finite number in round 5, step 10"
     good = training(settings=FAST)
@@ -175,6 +175,22 @@ def test_a_checkpoint_of_other_first_weights_is_refused(tmp_path):
     killed._save(killed.checkpoint)
     with pytest.raises(InputError, match="expected one of this training, got one of other settings"):
         training(checkpoint=tmp_path / "run.npz").run()
+
+
+class Dearer(Backlog):
+    """Looks the same, and costs more."""
+
+    def step(self, state, targets):
+        state, outcome = super().step(state, targets)
+        return state, replace(outcome, cost=2.0 * outcome.cost)
+
+
+def test_a_checkpoint_of_another_environment_is_refused(tmp_path):
+    start = training().run().policy
+    killed = training(start=start, checkpoint=tmp_path / "run.npz")
+    killed._save(killed.checkpoint)
+    with pytest.raises(InputError, match="or another environment"):
+        training(Dearer(), start=start, checkpoint=tmp_path / "run.npz").run()
 
 
 def test_judgements_are_of_the_start_and_of_every_few_rounds_also_after_a_kill(tmp_path):

@@ -106,7 +106,7 @@ def test_a_loss_that_is_no_number_stops_it(name: str) -> None:
 def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
     path, other = tmp_path / "checkpoint.npz", replace(EXPERIENCE, reward=EXPERIENCE.reward + 1.0)
     train("iql", checkpoint=path, updates=100)
-    with pytest.raises(InputError, match="expected one of this method, settings and seed"):
+    with pytest.raises(InputError, match=r"expected one of the same .* got one that differs in experience"):
         train("iql", checkpoint=path, updates=100, experience=other)
 
 

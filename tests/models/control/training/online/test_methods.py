@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
+from models.control.contract.signals import Anchor
 from models.control.policy.policy import Policy
 from models.control.training.methods import ONLINE, method
 from models.control.training.objective import ObjectiveSettings
@@ -93,7 +95,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_result(tmp_path: Path) -> Non
     child.send_signal(signal.SIGKILL)
     child.wait()
     short = wanted.model_copy(update={"episodes": 12})
-    with pytest.raises(InputError, match="expected one of this method, settings and seed"):
+    with pytest.raises(InputError, match=r"expected one of the same method, .* got one that differs in settings \("):
         method("td3").train(Pond(), short, 3, path)
     seen: list[Row] = []
 
@@ -132,6 +134,30 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK no archive")
     with pytest.raises(InputError, match="expected a file that training wrote"):
         method("ppo").train(Pond(), settings("ppo"), 0, path)
+
+
+class BetterPaid(Pond):
+    """Looks the same, and pays otherwise."""
+
+    def step(self, state, targets):  # type: ignore[no-untyped-def]
+        state, outcome = super().step(state, targets)
+        return state, replace(outcome, reward=2.0 * outcome.reward)
+
+
+def test_a_checkpoint_of_another_environment_start_or_experience_is_refused(tmp_path: Path) -> None:
+    path, wanted = tmp_path / "checkpoint.npz", settings("ddpg")
+    known = transitions(collect(Pond(), lambda observation, _: observation[:, :2].clone(), "train", 4, 10, 1))
+    start = new_policy(Pond(), plain_shape(Pond(), (16,)), 5)
+    method("ddpg").train(Pond(), wanted, 0, path, start=start, experience=known)
+    other = replace(known, reward=known.reward + 1.0)
+    elsewhere = clone(start)
+    elsewhere.shape = replace(start.shape, anchors={"target_room": Anchor({"backlog": 1.0})})
+    for differs, environment, begins, seen in (
+            ("environment", BetterPaid(), start, known), ("start", Pond(), elsewhere, known),
+            ("experience", Pond(), start, other), ("experience", Pond(), start, None)):
+        with pytest.raises(InputError, match=f"got one that differs in {differs} \\("):
+            method("ddpg").train(environment, wanted, 0, path, start=begins, experience=seen)
+    method("ddpg").train(Pond(), wanted, 0, path, start=start, experience=known)
 
 
 def test_an_unknown_method_is_refused() -> None:
