@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import threading
 import traceback
 import warnings
 from types import TracebackType
@@ -18,9 +19,10 @@ def print_trace() -> None:
 
 
 def escape_what_python_says() -> None:
-    """From now on, in this process: warnings, errors that nobody catches, and what is logged to nobody."""
+    """From now on, in this process: warnings, errors that no thread catches, and what is logged to nobody."""
     warnings.formatwarning = _formatted
     sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_thread
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Escaped())
 
@@ -34,6 +36,11 @@ def _formatted(*arguments: Any, **options: Any) -> str:
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace)), KEPT))
+
+
+def _uncaught_in_thread(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_value is not None and not isinstance(failed.exc_value, SystemExit):  # which ends a thread silently
+        _uncaught(failed.exc_type, failed.exc_value, failed.exc_traceback)
 
 
 class _Escaped(logging.Formatter):

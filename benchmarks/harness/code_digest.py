@@ -1,4 +1,8 @@
-"""Digest of the code behind a measurement: a module and what it imports, without comments and docstrings."""
+"""Digest of the code behind a measurement: a module and what it imports, without comments and docstrings.
+
+Not in it: `__init__.py` files, and what the code reads when it runs (YAML, data). Where a measurement depends on such a
+file, whoever measures adds a digest of it.
+"""
 
 import ast
 import hashlib

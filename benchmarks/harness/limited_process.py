@@ -62,9 +62,11 @@ def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, 
 
 
 def _resident_mib(pid: int) -> float:
-    """0 for a process that has ended."""
-    try:
+    """Of the process and its descendants; one that has ended counts as 0."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
-        return float(sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))) / 2**20
-    except psutil.Error:
-        return 0.0
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += one.memory_info().rss
+    return total / 2**20

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from feature_store.strict_yaml import read_yaml
+from feature_store.whole_files import whole_file, whole_folder
 from models.export.json_file import write_json
 from models.gate_report import evaluate_gates
 from models.gates import parse_gates
@@ -41,7 +42,8 @@ def ship(bundle: Path, output: Path, command: str, gates: Path | None = None) ->
         create_key_pair(Path(work) / "private", key)
         sign_folder(folder, Path(work) / "private")
         sha256 = check_bundle(folder, key, deep=True).sha256
-        shutil.rmtree(output / "bundle", ignore_errors=True)  # what was there stays until all of the new one holds
-        shutil.copytree(folder, output / "bundle")
-        shutil.copy(key, output / "assay.pub")
+        # what was there stays until all of the new one holds and is written
+        with whole_folder(output / "bundle") as shipped, whole_file(output / "assay.pub") as public:
+            shutil.copytree(folder, shipped, dirs_exist_ok=True)
+            shutil.copy(key, public)
     return sha256

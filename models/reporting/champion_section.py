@@ -50,7 +50,7 @@ def _metrics(evidence: Json, pages: Pages) -> tuple[Part, ...]:
     return (Table(("Mean", "This", "Champion", "Better by", "Result"),
                   tuple(_row(one) for one in found), "",
                   f"Over {compared} that the champion was not trained on; the first line decides. Better by: paired, "
-                  "with its 99 % interval; of shares in percentage points."),
+                  "with its interval, each end at 99 %; of shares in percentage points."),
             _apart(found[0]))
 
 

@@ -50,7 +50,7 @@ def coefficient(value: float) -> str:
 
 
 def percent(share: Any) -> str:
-    """A share 0..1 in percent with one decimal; more where rounding would turn it into 100 or 0 percent."""
+    """A share 0..1 in percent with one decimal; up to three, then "<" or ">", where rounding would make it 0 or 100."""
     known = finite_number(share)
     if known is None:
         return MISSING
@@ -61,8 +61,8 @@ def percent(share: Any) -> str:
     for decimals in (1, 2, 3):
         text = f"{100 * known:.{decimals}f}"
         if float(text) not in (0.0, 100.0):
-            break
-    return f"{text}{GAP}%"
+            return f"{text}{GAP}%"
+    return f"< 0.001{GAP}%" if known < 0.5 else f"> 99.999{GAP}%"
 
 
 def points(share: Any, other: Any) -> str:

@@ -103,12 +103,17 @@ def _box(contract: Json | None, evidence: Json | None) -> Part:
 
 
 def directions(evidence: Json | None) -> dict[str, str]:
-    """Feature -> increasing or decreasing, for the features of a monotonicity property without conditions."""
-    found = {}
+    """Feature -> increasing or decreasing, for the features of a monotonicity property without conditions.
+
+    Where there are several outputs, of each that is asked for: "p50 increasing, rate decreasing".
+    """
+    several = len(items(evidence, "specification", "outputs")) > 1
+    found: dict[str, list[str]] = {}
     for rule in mappings(evidence, "specification", "properties"):
+        direction, output = (str(at(rule, "monotone", key)) for key in ("direction", "output"))
         for feature in items(rule, "monotone", "features") if not at(rule, "monotone", "when") else ():
-            found[str(feature)] = str(at(rule, "monotone", "direction"))
-    return found
+            found.setdefault(str(feature), []).append(f"{output} {direction}" if several else direction)
+    return {feature: ", ".join(dict.fromkeys(required)) for feature, required in found.items()}
 
 
 def _physical(item: Json) -> str:

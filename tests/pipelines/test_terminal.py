@@ -68,9 +68,13 @@ def test_no_text_of_a_file_steers_the_terminal(folder: Path, arguments: tuple[st
 
 
 def test_what_python_itself_says_is_escaped() -> None:
-    """Warnings, log lines that nobody takes, and errors that nobody catches."""
-    script = ("import logging, warnings; from feature_store.terminal import *; escape_what_python_says(); "
+    """Warnings, log lines that nobody takes, and errors that nobody catches, of threads too."""
+    script = ("import logging, sys, threading, warnings; from feature_store.terminal import *; "
+              "escape_what_python_says(); "
               f"warnings.warn({EVIL!r}); logging.getLogger('x').warning({EVIL!r}); \n"
+              f"for todo in ({f'raise ValueError({EVIL!r})'!r}, 'sys.exit()'):\n"
+              "    thread = threading.Thread(target=exec, args=(todo, globals())); thread.start(); thread.join()\n"
               f"try: raise ValueError({EVIL!r})\nexcept ValueError: print_trace()\nraise ValueError({EVIL!r})")
     text = said(Path.cwd(), program=(sys.executable, "-c", script))
-    assert text.count("PROVED") >= 4 and not [control for control in CONTROLS if control in text]
+    assert text.count("PROVED") >= 5 and "SystemExit" not in text
+    assert not [control for control in CONTROLS if control in text]

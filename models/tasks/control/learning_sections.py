@@ -62,7 +62,7 @@ def generic_front(evidence: Json | None, name: str) -> tuple[Part, ...]:
                                name)
     violating = percent(metrics.get("violating_share"))
     return (Plot(plot, FULL_WIDTH, "Held-out environments. Each policy was trained for a share of violating steps of "
-                 "its own; the one that stays is named. Bars: 99 % intervals."),
+                 "its own; the one that stays is named. Bars: intervals, each end at 99 %."),
             Note(f"On held-out environments the generic policy violates in {violating} of the steps. Cost saved "
                  f"against the best rule ({best or 'none'}): {saved}, between {low} and {high}."))
 
@@ -108,7 +108,8 @@ def _early(history: Sequence[Json], score: Json, fallback: str) -> tuple[Part, .
         if key == "violating_share":
             shown = [f"{mean / reference:.2g} times" if reference > 0 else percent(mean) for mean in means]
         else:
-            shown = [f"{100 * (mean / reference - 1):+.1f}\N{NO-BREAK SPACE}%" if reference else "" for mean in means]
+            shown = [f"{100 * (mean - reference) / abs(reference):+.1f}\N{NO-BREAK SPACE}%" if reference else ""
+                     for mean in means]
         rows.append((text(label[0].upper() + label[1:]), *figures(shown)))
     if not rows:
         return ()

@@ -97,9 +97,9 @@ class ControlPages:
             return (("savings", "What the policies save", (Note("No saving was measured.", "missing"),)), generic)
         markup = savings(rows, "cost saved against the best rule", "run-savings")
         return (("savings", "What the policies save",
-                 (Plot(markup, FULL_WIDTH, "Paired held-out episodes, with 99 % intervals. Best: the cheapest rule, "
-                       "tuned on the training environments, that violates no more than is allowed, or than the policy "
-                       "itself."),)), generic)
+                 (Plot(markup, FULL_WIDTH, "Paired held-out episodes; intervals, each end at 99 %. Best: the cheapest "
+                       "rule, tuned on the training environments, that violates no more than is allowed, or than the "
+                       "policy itself."),)), generic)
 
     def columns(self, entries: Sequence[Json]) -> Columns:
         """Cost saved, violations, reward."""
@@ -107,7 +107,7 @@ class ControlPages:
                        ("Best rule", "Own rule", "Policy", "Rule", "Policy", "Rule"),
                        "Cost saved: against the best rule as it was tuned on the training environments, and to the "
                        "workload itself; violating steps and reward: means over held-out episodes, beside the best "
-                       "rule's.")
+                       "rule's violating steps and the largest reward of the rules that it was chosen from.")
 
     def cells(self, evidence: Json | None) -> tuple[Cell, ...]:
         """One workload's cells."""

@@ -18,6 +18,7 @@ from models.reporting.plots import FULL_WIDTH
 from models.reporting.reading import at, floats, items, mapping, mappings
 from models.tasks.control.evidence_reading import cost_unit, interval, name_at, percent_signed
 from models.tasks.pages import Claim
+from models.verification.language.amounts import amount
 
 Json = Mapping[str, Any]
 OWN = ", own"
@@ -40,8 +41,8 @@ def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
     if points:
         allowed = finite_number(at(evidence, "objective", "violating_share"))
         markup = control_plots.front(points, allowed, cost_unit(evidence), f"{page}-front")
-        parts.append(Plot(markup, FULL_WIDTH, "Means over held-out episodes; bars are 99 % intervals. Rules were tuned "
-                          "on the training environments, as the policy was, or to this workload."))
+        parts.append(Plot(markup, FULL_WIDTH, "Means over held-out episodes; bars: intervals, each end at 99 %. Rules "
+                          "were tuned on the training environments, as the policy was, or to this workload."))
     parts.append(Fold(f"Every controller: {len(names)}", (_controllers(evidence, names),)))
     return tuple(parts)
 
@@ -169,7 +170,7 @@ def loop_claims(evidence: Json | None) -> tuple[Claim, ...]:
     for one in found:
         status, limit = str(one.get("status") or "no verdict"), finite_number(one.get("bound"))
         held = (str(one.get("reason") or one.get("statement") or "No reason was given") if limit is None else
-                f"{bound.lower()} {number(_rounded_up(limit))} {one.get('bound_unit', '')}, for ever")
+                f"{bound.lower()} {amount(limit, _unit(one))}, for ever")
         name = f"closed loop, {change.lower()} {number(one.get('change'))} {one.get('change_unit', '')}".strip()
         claims.append(Claim(name, status, held.removesuffix("."), str(one.get("statement") or "")))
     return tuple(claims)
@@ -224,7 +225,7 @@ def closed_loop(evidence: Json | None, page: str) -> tuple[Part, ...]:
     for one in found:
         proved = finite_number(one.get("bound")) is not None
         said = [number(one.get(key)) if proved else "-" for key in ("steps", "leaves")]
-        bound = f"{number(_rounded_up(one['bound']))} {one.get('bound_unit', '')}" if proved else "-"
+        bound = amount(one["bound"], _unit(one)) if proved else "-"
         change, seconds = f"{number(one.get('change'))} {one.get('change_unit', '')}", number(one.get("seconds"), "s")
         rows.append((*figures([change]), text(str(one.get("status", "missing"))), *figures([bound, *said, seconds])))
     proved_last = [one for one in found if finite_number(one.get("bound")) is not None][-1:]
@@ -238,9 +239,8 @@ def closed_loop(evidence: Json | None, page: str) -> tuple[Part, ...]:
             *(Note(reason) for reason in reasons))
 
 
-def _rounded_up(value: float) -> float:
-    """A tenth at most above: what is printed is proved."""
-    return float(np.ceil(10 * value) / 10)
+def _unit(found: Json) -> str:
+    return str(found.get("bound_unit") or "")
 
 
 def lifecycle(evidence: Json | None, page: str) -> tuple[Part, ...]:

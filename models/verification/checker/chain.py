@@ -84,9 +84,10 @@ def read_chain(file: bytes, curves: bool = False) -> Chain:
     """The chain in an ONNX file, with Tanh and Sigmoid where asked. Raises Rejected for any other, naming the node."""
     model = onnx.load_model_from_string(file)
     graph = model.graph
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    variables = [entry for entry in graph.input if entry.name not in stored]  # old files list the weights too
+    names = {tensor.name for tensor in graph.initializer}
+    variables = [entry for entry in graph.input if entry.name not in names]  # old files list the weights too
     _require_plain(model, variables)
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     (source,) = variables
     if len(graph.output) != 1 or source.type.tensor_type.elem_type not in FLOATS:
         raise Rejected(f"network must have one input of floats and one output, got {len(graph.output)} outputs")
@@ -327,7 +328,8 @@ def _require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]
     names += [name for node in graph.node for name in node.output]
     if "" in names or len(set(names)) < len(names):
         raise Rejected("every input, weight and node output must have a name of its own")
-    elsewhere = any(tensor.data_location or tensor.external_data for tensor in graph.initializer)
+    tensors = (*graph.initializer, *(attribute.t for node in graph.node for attribute in node.attribute))
+    elsewhere = any(tensor.data_location or tensor.external_data for tensor in tensors)
     if elsewhere or model.functions or graph.sparse_initializer:
         raise Rejected("weights must stand in the file itself, as dense tensors, and operators must be ONNX's own")
     onnx.checker.check_model(model)

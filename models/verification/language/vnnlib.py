@@ -34,6 +34,7 @@ from models.verification.network.graph import FloatArray
 
 MOST_CASES = 1_000_000
 MOST_BYTES = 100_000_000  # unpacked
+MOST_DEPTH = 100_000  # of parentheses in parentheses, each of which takes some 160 bytes while it is open
 MOST_DIGITS = 1_100  # of a number: the longest that float64 has exactly takes 767 significant ones, 1,077 in all
 MOST_BITS = 20_000  # of a sum's or product's numerator or denominator: five factors of 1,100 digits
 CHECKED = 1024  # cases and tokens between two looks at the clock
@@ -82,7 +83,8 @@ def parse_vnnlib(text: str, inputs: int, outputs: int, where: str = "VNN-LIB tex
     Raises:
         InputError: not VNN-LIB (with line and expression); a constraint on several inputs, or on inputs and outputs;
             variables other than the network's; an input without a wall; no case that can happen; more than a million
-            cases; a number that float64 cannot hold; reading that takes longer than `seconds`.
+            cases; parentheses more than 100,000 deep; a number that float64 cannot hold; reading that takes longer than
+            `seconds`.
     """
     text = COMMENT.sub("", text)
     deadline = time.monotonic() + seconds
@@ -102,6 +104,8 @@ def parse_vnnlib(text: str, inputs: int, outputs: int, where: str = "VNN-LIB tex
             if not position % CHECKED:
                 in_time()
             if token == "(":
+                if len(frames) == MOST_DEPTH:
+                    raise InputError(f"parentheses must be nested at most {MOST_DEPTH:,} deep, got more")
                 frames.append((position, []))
             elif not frames:
                 raise InputError(f"command must be in parentheses, got {token!r:.40}")

@@ -51,6 +51,9 @@ def read_forest(content: bytes) -> Forest:
     except Exception as error:
         raise Rejected(f"model must be a valid ONNX file, got {type(error).__name__}: {error}") from error
     graph = model.graph
+    for weight in graph.initializer:
+        if weight.data_location or weight.external_data:  # numpy_helper would look for it in the working folder
+            raise Rejected(f"weights must stand in the file itself, got external data (initializer {weight.name!r})")
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     inputs = [one for one in graph.input if one.name not in stored]
     if len(inputs) != 1 or len(graph.output) != 1 or model.functions:

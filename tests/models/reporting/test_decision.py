@@ -10,7 +10,7 @@ from markupsafe import Markup
 from models.reporting import plots, report
 from models.reporting.decision import decision, first_screen
 from models.reporting.document import Beside, Decision, Facts, Fold, Lines, Part
-from models.reporting.promises import properties
+from models.reporting.promises import directions, properties
 from models.tasks.control.pages import ControlPages
 from models.tasks.supervised.pages import SupervisedPages
 from tests.models.reporting import sample
@@ -171,6 +171,15 @@ def test_a_line_stands_for_each_property_however_many_there_are() -> None:
     assert any(isinstance(part, Fold) and "more properties" in part.title for part in group[1])
 
 
+def test_the_box_says_of_each_output_what_it_is() -> None:
+    specification = {"outputs": ["y0", "y1"], "properties": [
+        {"monotone": {"features": ["a"], "direction": direction, "output": output, **when}}
+        for output, direction, when in (("y0", "increasing", {}), ("y1", "decreasing", {}),
+                                        ("y1", "increasing", {"when": {"b": [0, 1]}}), ("y0", "increasing", {}))]}
+    assert directions({"specification": specification}) == {"a": "y0 increasing, y1 decreasing"}
+    assert set(directions(sample.evidence()).values()) == {"increasing"}
+
+
 def test_a_specification_that_cannot_be_read_leaves_the_exact_sentence() -> None:
     evidence = sample.evidence() | {"specification": {"properties": "none"}}
     assert properties(evidence) == []
@@ -194,6 +203,7 @@ def test_what_the_audit_could_not_decide_is_not_left_out() -> None:
 
 def test_each_metric_stands_beside_the_champions_with_its_paired_interval() -> None:
     found = page(sample.compared(worse=2.0), version=4, alias="challenger", decision=f"{BETTER}; {WEAKER}")
+    assert "its interval, each end at 99 %;" in found.text
     assert "Against the champion, version 3" in found.text and BETTER in found.text
     squared, absolute, within = (found.row(name) for name in (
         "squared error (ms²)", "absolute error (ms)", "within 1.909\N{NO-BREAK SPACE}ms"))

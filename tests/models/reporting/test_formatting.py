@@ -21,6 +21,7 @@ def test_a_unit_stands_on_the_line_of_its_number():
 
 @pytest.mark.parametrize(("share", "shown"), [
     (1.0, "100"), (0.0, "0"), (0.86421, "86.4"), (0.9996, "99.96"), (0.99999, "99.999"), (0.0004, "0.04"),
+    (0.9999999, "> 99.999"), (1e-7, "< 0.001"),
 ])
 def test_a_share_that_is_not_all_is_not_rounded_to_all(share, shown):
     assert percent(share) == f"{shown}{GAP}%"

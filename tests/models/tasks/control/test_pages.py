@@ -39,6 +39,7 @@ def test_every_section_has_its_plot_and_the_page_is_whole():
         "pretraining": 2}
     text = page(evidence())
     assert text.count("<svg") == 10 and 'class="missing"' not in text
+    assert text.count("intervals, each end at 99 %") == 4 and "99 % interval" not in text
 
 
 def test_headline_is_beside_one_rule_with_the_limits_of_the_gates_and_the_summary_says_what_was_measured():
@@ -76,6 +77,14 @@ def test_a_guarantee_of_the_loop_is_printed_where_it_is_proved_alone():
     without = evidence() | {"closed_loop": {}}
     assert "loop" not in [anchor for anchor, *_ in PAGES.sections(None, without, None, "p")]
     assert [claim.status for claim in PAGES.claims(without)] == ["not tried"]
+
+
+@pytest.mark.parametrize("bound", [0.0123, 71.04, 1234.41, 123_456.7, 1e12 + 1])
+def test_a_bound_is_never_printed_below_what_was_proved(bound):
+    found = evidence()
+    found["closed_loop"]["found"][0]["bound"] = bound
+    printed = (sections.closed_loop(found, "p")[1].rows[0][2].text, PAGES.claims(found)[0].text.removeprefix("bound "))
+    assert all(bound <= float(one.split()[0]) <= 1.01 * bound for one in printed)
 
 
 def test_every_change_of_the_closed_loop_that_was_tried_is_claimed_or_said_not_to_be():
@@ -123,6 +132,10 @@ def test_early_training_is_told_by_quarters_against_the_fallback():
     assert cells["Reward a step"] == [f"{value}\N{NO-BREAK SPACE}%" for value in ("-22.7", "-21.2", "-20.0", "-19.2")]
     assert cells["Cost"][0] == "-7.8\N{NO-BREAK SPACE}%" and cells["Violating steps"][-1] == "2.5 times"
     assert "were there after 5 rounds" in table.note
+    below = evidence()
+    below["fallback"]["score"]["reward"] = -1.0
+    (table,) = [part for part in learning_sections.adaptation(below, "p") if isinstance(part, Table)]
+    assert table.rows[0][1].text == "+200.5\N{NO-BREAK SPACE}%"  # 1.005 is more than -1
     without = learning_sections.adaptation({**evidence(), "fallback": {}}, "p")
     assert not [part for part in without if isinstance(part, Table)]
 

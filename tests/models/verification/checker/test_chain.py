@@ -1,6 +1,7 @@
 """The checker's own reader of ONNX chains: what it reads is what onnxruntime computes; all else is refused."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -269,6 +270,20 @@ def test_a_constant_that_holds_no_numbers_is_refused() -> None:
              helper.make_node("Add", ["x", "c"], ["y"])]
     with pytest.raises(Rejected, match=r"hold numbers as one dense tensor, got value_string \(node 'text'\)"):
         read_chain(model_of(nodes, {}, [1, 3]).SerializeToString())
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_weights_in_another_file_are_refused(constant: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where the file would be looked for
+    (tmp_path / "w.bin").write_bytes(np.full(3, -5.0, dtype=np.float32).tobytes())
+    tensor = TensorProto(name="c", data_type=TensorProto.FLOAT, dims=[3], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="w.bin")
+    nodes = [helper.make_node("Add", ["x", "c"], ["y"])]
+    model = model_of([helper.make_node("Constant", [], ["c"], value=tensor), *nodes] if constant else nodes, {}, [1, 3])
+    if not constant:
+        model.graph.initializer.append(tensor)
+    with pytest.raises(Rejected, match="in the file itself"):
+        read_chain(model.SerializeToString())
 
 
 def test_more_than_one_row_is_refused() -> None:

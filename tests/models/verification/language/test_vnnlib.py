@@ -333,8 +333,9 @@ def test_a_case_at_the_edge_of_its_box_is_kept() -> None:
 
 @pytest.mark.parametrize(("opening", "closing", "message"), [
     ("(", ")", "operator must be one of"), ("(", "", "parenthesis must be closed"), ("", ")", "must be in parentheses"),
+    ("(" * 10, "", r"nested at most 100,000 deep, got more .*line 6"),
     ("(assert ", ")", "operator must be one of .*got 'assert'"), ("(+ ", ")", r"\+ must have arguments")],
-    ids=["parentheses", "opened", "closed", "asserts", "sums"])
+    ids=["parentheses", "opened", "closed", "too deep", "asserts", "sums"])
 def test_deep_nesting_of_nonsense_is_refused(opening: str, closing: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse(BOX + opening * 20_000 + closing * 20_000)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
+from onnx.external_data_helper import set_external_data
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -271,6 +272,17 @@ def _changed(name: str, value: Any) -> Callable[[onnx.ModelProto], None]:
     return change
 
 
+def _outside(model: onnx.ModelProto) -> None:
+    """A constant that lies in the working folder, and is an input as well so that ONNX's own checker takes it."""
+    offset = model.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[2], raw_data=bytes(8))
+    set_external_data(offset, "w.bin")
+    offset.ClearField("raw_data")
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2]))
+    tree = model.graph.node.pop()
+    tree.input[0] = "z"
+    model.graph.node.extend([helper.make_node("Add", ["x", "w"], ["z"]), tree])
+
+
 def _behind(model: onnx.ModelProto) -> None:
     model.graph.node.append(helper.make_node("Relu", ["y"], ["w"]))
     model.graph.output[0].name = "w"
@@ -279,6 +291,7 @@ def _behind(model: onnx.ModelProto) -> None:
 STUMP = ([(0, 0.5, [1.0], [2.0])], 2)
 MALFORMED: dict[str, tuple[Callable[[onnx.ModelProto], None], str]] = {
     "another function behind": (_behind, "Identity, Cast to float, Scaler"),
+    "weights outside of the file": (_outside, "must stand in the file itself"),
     "post_transform": (_changed("post_transform", "LOGISTIC"), "post_transform must be NONE"),
     "aggregate": (_changed("aggregate_function", "MAX"), "must be SUM or AVERAGE"),
     "mode": (_changed("nodes_modes", ["BRANCH_EQ", "LEAF", "LEAF"]), "must be BRANCH_LEQ"),
@@ -301,7 +314,9 @@ MALFORMED: dict[str, tuple[Callable[[onnx.ModelProto], None], str]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_no_forest_is_refused(tmp_path: Path, name: str) -> None:
+def test_what_is_no_forest_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.bin").write_bytes(bytes(8))
     change, message = MALFORMED[name]
     model = forest_model(*STUMP)
     change(model)
