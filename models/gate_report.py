@@ -16,7 +16,7 @@ metric itself is usable.
                              a gate relative to it rejects nobody: such a version stays challenger
                              (serving/succession.py). Nor does one of which fewer than least_cases are left, nor one
                              whose metric is beyond the threshold by no more than luck explains: the upper end of the
-                             paired interval (each end at 99 %) reaches it. So far from a wide margin, an equal model would fail
+                             paired interval (at 99 %) reaches it. So far from a wide margin, an equal model would fail
                              about as often as it holds
 """
 

@@ -1,8 +1,9 @@
 """Policies and rules in the same held-out episodes, and by how much a policy is better than the best rule.
 
 "Best rule": of those whose violating share is at most what the task allows, or the policy's own where that is more, the
-one with the least cost (or the largest reward); where none is, the one that violates least. Differences are paired,
-their ends those of a bootstrap at CONFIDENCE, one-sided (models/paired_comparison.py).
+one with the least cost; where none is, the one that violates least. A reward (`rule_reward`, `reward_gain`) is held
+against the largest of the same rules', which may be another one's. Differences are paired, their ends those of a
+bootstrap at CONFIDENCE, one-sided (models/paired_comparison.py).
 
 Symbols: N episodes.
 """
@@ -60,7 +61,7 @@ def ends(values: FloatArray) -> tuple[float, float]:
 
 
 def against(task: ControlTask, found: Played, rules: Mapping[str, Played], prefix: str) -> tuple[str, dict[str, float]]:
-    """Which rule is the best, and what the policy saves and gains against it.
+    """Which rule is the best, what the policy saves against it, and gains on the largest reward of those rules.
 
     Args:
         rules: by name.

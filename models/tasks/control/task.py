@@ -20,6 +20,7 @@ from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import PositiveNumber, PositiveShare, PositiveWholeNumber, WholeNumber
 from feature_store.written.model import ListOf, Written
 from models.control.contract.own_service import MINIMUM_ROWS
+from models.paired_comparison import MINIMUM_CASES
 from models.tasks.task_file import TaskFile
 from models.training.methods import PolicyMethod
 
@@ -84,7 +85,9 @@ class Training(Written):
 class Judging(Written):
     """The episodes that policies and rules are compared by."""
 
-    episodes: PositiveWholeNumber = Field(default=96, description="Episodes, the same for every version")
+    episodes: PositiveWholeNumber = Field(
+        default=96, ge=MINIMUM_CASES,
+        description="Episodes, the same for every version; a champion is compared in no fewer")
     steps: PositiveWholeNumber | None = Field(
         default=None, description="Steps of an episode; default: the environment's")
     warm_up: WholeNumber = Field(
@@ -102,7 +105,8 @@ class LifecycleProfile(Written):
     """What a policy has to earn before it may act (thesis, Algorithm 5.1). Rewards are means a step."""
 
     t_online: float | None = Field(
-        default=None, description="Mean reward that ends offline training; default: 0.95 of the fallback's")
+        default=None, description="Mean reward that ends offline training; default: the fallback's, less 5 % of its "
+                                  "size")
     t_serving: float | None = Field(
         default=None, description="Mean reward from which on it serves, and below which no longer; default: the "
                                   "fallback's")

@@ -27,7 +27,7 @@ def profile_of(task: ControlTask, system: ControlledSystem, steps: int, rewards:
         InputError: a threshold that no policy can reach.
     """
     written, mean = task.profile, float(rewards.mean())
-    online = 0.95 * mean if written.t_online is None else written.t_online
+    online = mean - 0.05 * abs(mean) if written.t_online is None else written.t_online
     serving = mean if written.t_serving is None else written.t_serving
     deviation = max(2.0 * float(rewards.std()), 1e-3) if written.t_var is None else written.t_var
     return Profile(t_serving=serving * steps, t_var=deviation * steps, largest_reward=system.largest_reward * steps,

@@ -90,10 +90,13 @@ def _told(found: Found) -> tuple[Part, ...]:
                  for name, (ours, twins) in replay["told"].items())
     sentences = doubts(found) or ["Under what was set twin and service are alike: nothing differs by more than its "
                                   f"intervals and {100 * ALIKE:g} %."]
-    return (*(Note(one) for one in sentences),
-            Table(("", "Measured", "from", "to", "Twin", "from", "to", ""), rows, "The same load under what was set",
-                  f"Violating steps: the mean. All else: medians of blocks of {duration(replay['block_s'])}, and "
-                  "their mean. With 95 % intervals."))
+    notes = tuple(Note(one) for one in sentences)
+    if not rows:
+        return notes
+    return (*notes, Table(
+        ("", "Measured", "from", "to", "Twin", "from", "to", ""), rows, "The same load under what was set",
+        f"Violating steps: the mean. All else: medians of blocks of {duration(replay['block_s'])}, and their mean. "
+        "With 95 % intervals."))
 
 
 def _decided(found: Found) -> tuple[Part, ...]:
@@ -138,9 +141,9 @@ def _course(task: ControlTask, log: ShadowLog, replayed: Replayed | str) -> tupl
     hours = grid * log.step_s / 3600.0
 
     def on_grid(values: FloatArray, rows: Any = slice(None)) -> FloatArray:
-        whole = np.full(int(log.place[-1]) + 1, np.nan)
-        whole[log.place[rows]] = values
-        return whole[grid]
+        places = log.place[rows]
+        nearest = np.minimum(np.searchsorted(places, grid), len(places) - 1)
+        return np.where(places[nearest] == grid, values[nearest], np.nan)
 
     def twins(who: str, what: str, column: int) -> dict[str, FloatArray]:
         if isinstance(replayed, str):
@@ -160,7 +163,7 @@ def _course(task: ControlTask, log: ShadowLog, replayed: Replayed | str) -> tupl
             **policy, "what was set": on_grid(log.targets[:, column]), **shadow}))
     seen = [Panel(titled(name, log.signals[name]), {name: on_grid(log.signal(name))}) for name in role["load"]]
     if (metric := role["metric"]) in log.signals:
-        bound, column = float(log.signal(role["objective"])[-1]), list(log.signals).index(metric)
+        bound, column = log.last(role["objective"]), list(log.signals).index(metric)
         seen.append(Panel(titled(metric, log.signals[metric]), {
             **twins(POLICY, "observations", column), "measured": on_grid(log.signal(metric)),
             **twins(AS_SET, "observations", column)}, {f"objective, {number(bound, log.signals[metric])}": bound}))

@@ -77,7 +77,7 @@ def replay(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedPol
     warm_up = task.judging.counted_from(len(rows))
 
     # what the controller was told, which its operator may have changed
-    told = {name: float(log.signal(name)[-1]) for name in shown if np.isfinite(log.signal(name)[-1])}
+    told = {name: log.last(name) for name in shown if np.isfinite(log.last(name))}
 
     def played(acting_in: Callable[[Environment], Acting], bounded: bool, follows: list[int]) -> Played:
         environment, episodes = system.replay(telemetry.reset_index(drop=True), {**written.settings, **told},

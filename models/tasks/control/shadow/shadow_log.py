@@ -52,18 +52,23 @@ class ShadowLog:
 
     @property
     def hours(self) -> float:
-        """From the first step to the end of the last."""
-        return float(self.place[-1] + 1) * self.step_s / 3600.0
+        """That were watched: without the steps that are missing."""
+        return len(self.place) * self.step_s / 3600.0
 
     def signal(self, name: str) -> FloatArray:
         """(T,) what was seen of it."""
         return self.seen[:, list(self.signals).index(name)]
 
+    def last(self, name: str) -> float:
+        """What was seen of it last; NaN where it never was."""
+        known = self.signal(name)[np.isfinite(self.signal(name))]
+        return float(known[-1]) if len(known) else math.nan
+
     def stretch(self, load: Sequence[str], settings: Sequence[str] = ()) -> pd.DataFrame:
         """Telemetry of the longest stretch without a gap, its index the rows of the log: window_start, window_s, load.
 
         What is seen at a step is of the interval before it, so that a step's load is what the next one saw. Steps in
-        which nobody knew what was set are gaps, and so are those under other settings than the last step's.
+        which nobody knew what was set are gaps, and so are those under other settings than those seen last.
 
         Args:
             settings: signals that show one, such as the objective.
@@ -72,7 +77,7 @@ class ShadowLog:
         after = {name: np.append(self.signal(name)[1:], math.nan) for name in load}
         starts = pd.Timestamp(self.started) + pd.to_timedelta(self.place * self.step_s, unit="s")
         rows = pd.DataFrame({"window_start": starts, "window_s": self.step_s, **after})
-        alike = np.all([self.signal(name) == self.signal(name)[-1] for name in settings], axis=0)
+        alike = np.all([self.signal(name) == self.last(name) for name in settings], axis=0)
         whole = np.isfinite(rows[list(load)]).all(axis=1) & np.isfinite(self.targets).all(axis=1)
         known = rows[follows & whole & alike]
         return longest_stretch(known) if len(known) else known

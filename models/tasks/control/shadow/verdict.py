@@ -11,11 +11,14 @@ from models.tasks.control.shadow.replay import AS_SET, FALLBACK, POLICY
 Found = Mapping[str, Any]
 DAY_HOURS = 24.0
 OFTEN = 0.05  # share of the steps
+UNMEASURED = "How often the service missed its objective was measured in none of the replayed steps, or in too few"
 
 
 def span(interval: Sequence[float], low: float = -1e300) -> str:
-    """A share with its interval: 12.0 % (8.0 to 15.0 %)."""
-    mean, lower, upper = (max(low, value) for value in interval)
+    """A share with its interval, where it has one: 12.0 % (8.0 to 15.0 %)."""
+    mean, lower, upper = (max(value, low) for value in interval)  # in this order NaN stays NaN
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        return percent_signed(mean)
     return f"{percent_signed(mean)} ({100 * lower:.1f} to {percent_signed(upper)})"
 
 
@@ -45,20 +48,23 @@ def verdict(found: Found) -> str:
     does = (f"saved {span(saved)} of the cost" if saved[0] >= 0
             else f"cost {span([-saved[0], -saved[2], -saved[1]])} more")
     shares = {who: percent(one["violated"][0]) for who, one in played.items()}
-    believed = "" if not set(replay["apart"]) & set(replay["decisive"]) else (
-        "The twin differs from the service, so that this is not to be believed yet: in a replay of ")
+    believed = ""
+    if why := ("The twin differs from the service" if set(replay["apart"]) & set(replay["decisive"]) else
+               UNMEASURED if "violated" not in replay["told"] else ""):
+        believed = f"{why}, so that this is not to be believed yet: in a replay of "
     return (f"{believed or 'In '}{lasted(replay['hours'])} the policy would have {does}, at {shares[POLICY]} of "
             f"violating steps beside {shares[AS_SET]} under what was set; its fallback alone would have saved "
             f"{span(replay['saved'][FALLBACK])} at {shares[FALLBACK]}. {refused}")
 
 
 def doubts(found: Found) -> list[str]:
-    """A sentence for each figure in which the twin is further from the service than their intervals."""
+    """A sentence for each figure in which the twin is further from the service than their intervals, and one where what
+    decides was not measured."""
     replay = found["replay"]
     if isinstance(replay, str):
         return []
     units = found["units"]
-    sentences = []
+    sentences = [] if "violated" in replay["told"] else [f"{UNMEASURED}: the twin cannot be held against it."]
     for name in replay["apart"]:
         ours, twins = (percent(one[0]) if units.get(name) == "share" else number(one[0], units.get(name, ""))
                        for one in replay["told"][name])
@@ -84,15 +90,22 @@ def next_steps(found: Found, task_path: str) -> list[str]:
         steps.append(f"Train on this service's own days: {percent(decided['beyond_share'])} of the steps were beyond "
                      f"what training saw, most often by {decided['beyond'][0][0]}. assay run --task {task_path} "
                      "--telemetry LOAD, with the load of these days.")
+    if decided["not_by_policy"] > OFTEN:
+        why = f": {decided['most_often']}" if decided["most_often"] else ""
+        steps.append(f"See first why the policy did not decide in {percent(decided['not_by_policy'])} of the "
+                     f"steps{why}.")
     if isinstance(replay, str):
         return [*steps, f"A replay is not possible ({replay}): judge by what the policy would have set, below, or let "
                         "it act on a part of the load."]
     if apart := ", ".join(named(name, {}) for name in replay["apart"] if name in replay["decisive"]):
         steps.append(f"Fit the twin again, for it differs from the service in {apart}: assay init --overwrite, or the "
                      "settings of the task file by hand. Until then do not believe what the policy would have saved.")
+    if "violated" not in replay["told"]:
+        steps.append(f"See first that the outcome is measured. {UNMEASURED}.")
     allowed, more = found["allowed_violating_share"], replay["more_violating"][POLICY]
-    if replay["saved"][POLICY][1] <= 0 or (more[1] > 0 and replay["played"][POLICY]["violated"][0] > allowed):
-        why = ("it saves nothing that is more than chance" if replay["saved"][POLICY][1] <= 0 else
+    saves = replay["saved"][POLICY][1] > 0  # not where the end is NaN
+    if not saves or (not more[1] <= 0 and replay["played"][POLICY]["violated"][0] > allowed):
+        why = ("it saves nothing that is more than chance" if not saves else
                f"it misses the objective more often than what is set now, and than the {percent(allowed)} allowed")
         steps.append(f"Do not let this policy act: {why}. Train it on a longer load, or for longer: assay run --task "
                      f"{task_path} --budget 4.")

@@ -1,13 +1,16 @@
 """What a policy saves against rules: the best rule is one that keeps the objective, and differences are paired."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+from feature_store.errors import InputError
 from models.tasks.control.comparing import against, figures
 from models.tasks.control.judging import Played
-from models.tasks.task import load_task
+from models.tasks.task import load_task, parse_task
 
 TASK = load_task("tests/environments/backlog.yaml")  # 2 % of the steps may violate
 NOTHING = np.zeros((1, 1, 1), dtype=np.float32)
@@ -43,6 +46,19 @@ def test_a_policy_that_violates_more_is_held_to_rules_that_may_do_so_too() -> No
     rules = {"cheap": played(np.full(100, 1.0), 0.05), "fair": played(np.full(100, 4.0), 0.01)}
     best, metrics = against(TASK, played(np.full(100, 3.0), 0.06), rules, "")
     assert best == "cheap" and metrics["cost_saved"] < 0
+
+
+def test_a_reward_is_held_against_the_largest_of_the_rules_that_keep_the_objective() -> None:
+    rules = {"cheap": played(np.full(100, 2.0), 0.0, 1.0), "dear": played(np.full(100, 4.0), 0.0, 3.0),
+             "missing": played(np.full(100, 1.0), 0.3, 9.0)}
+    best, metrics = against(TASK, played(np.full(100, 3.0), 0.02, 2.0), rules, "")
+    assert (best, metrics["rule_cost"], metrics["rule_reward"], metrics["reward_gain"]) == ("cheap", 2.0, 3.0, -1.0)
+
+
+def test_so_few_episodes_that_no_interval_can_be_drawn_are_refused_in_the_task_file() -> None:
+    content = {**yaml.safe_load(Path("tests/environments/backlog.yaml").read_text()), "judging": {"episodes": 7}}
+    with pytest.raises(InputError, match=r"judging\.episodes: expected a whole number from 8, got 7"):
+        parse_task(content, "task.yaml")
 
 
 def test_what_all_episodes_share_does_not_widen_the_interval() -> None:

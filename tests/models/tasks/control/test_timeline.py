@@ -24,6 +24,11 @@ def test_a_policy_that_is_better_than_the_fallback_comes_to_serve_and_not_before
     assert [one["episode"] for one in found["transitions"]] == [9, 19]
 
 
+@pytest.mark.parametrize("mean", [2.0, 0.0, -2.0])
+def test_what_ends_offline_training_by_default_is_less_than_the_fallback_s_reward_of_either_sign(mean: float) -> None:
+    assert profile_of(TASK, SYSTEM, 1, np.full(60, mean) / 2).t_online == pytest.approx(mean / 2 - 0.025 * abs(mean))
+
+
 def test_a_policy_that_is_worse_never_serves() -> None:
     fallback, policy = np.full(60, 0.6), np.full(60, 0.5)
     assert timeline(profile_of(TASK, SYSTEM, 40, fallback), fallback, policy)["serving_share"] == 0

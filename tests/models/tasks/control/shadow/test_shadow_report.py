@@ -1,6 +1,7 @@
 """What a shadow came to, on a server whose answers are known in closed form: the log, the replay, numbers and page."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from models.tasks.control.shadow.intervals import apart, block_of, mean_with_end
 from models.tasks.control.shadow.replay import AS_SET, FALLBACK, POLICY, replay
 from models.tasks.control.shadow.report import shadow_report
 from models.tasks.control.shadow.shadow_log import read_shadow
+from models.tasks.control.shadow.verdict import next_steps, span
 from tests.environments.backlog_acting import STEP_S, TICK
 from tests.models.tasks.control.shadow.shadow_steps import (
     HEADER,
@@ -189,6 +191,37 @@ def test_where_all_is_well_the_next_step_is_to_act(day):
     assert "ready to act" in html and "nothing differs by more than its intervals and 5 %" in html
 
 
+def test_a_policy_that_did_not_decide_is_not_let_act_before_its_reason_is_seen_to(tmp_path):
+    found, html = report_of(tmp_path, [shadow_step(number, rate=varied(number), actor="fallback", reason="kill switch")
+                                       for number in range(200)])
+    assert found["next"][1:] == [f"See first why the policy did not decide in 100{NBSP}% of the steps: kill switch."]
+    assert "not ready to act" in html
+
+
+@pytest.mark.parametrize("measured", [0, 30])
+def test_where_too_few_outcomes_were_measured_nothing_is_alike_and_the_policy_is_not_let_act(tmp_path, measured):
+    steps = [shadow_step(number, rate=varied(number)) for number in range(200)]
+    steps = [replace(one, reward=math.nan, cost=math.nan, violation=math.nan, violated=math.nan, mark="irregular")
+             if number >= measured else one for number, one in enumerate(steps)]
+    found, html = report_of(tmp_path, steps)
+    assert "violated" not in found["replay"]["told"] and len(found["next"][1:]) == len(found["doubts"]) == 1
+    assert found["next"][1].startswith("See first that the outcome is measured.") and "not ready to act" in html
+    assert "not to be believed yet" in found["verdict"] and "service are alike" not in html
+
+
+@pytest.mark.parametrize("key", ["saved", "more_violating"])
+def test_an_end_that_is_not_known_lets_nothing_act(day, key):
+    replayed = day[0]["replay"]
+    found = {**day[0], "allowed_violating_share": -1.0, "replay": {
+        **replayed, key: {**replayed[key], POLICY: [0.5, math.nan, math.nan]}}}
+    assert next_steps(found, "task.yaml")[0].startswith("Do not let this policy act")
+
+
+def test_an_interval_that_is_not_known_is_not_printed():
+    assert span([0.5, math.nan, math.nan], 0.0) == f"50.0{NBSP}%"
+    assert span([0.5, -0.1, 0.6], 0.0) == f"50.0{NBSP}% (0.0 to 60.0{NBSP}%)"
+
+
 def test_what_was_measured_has_means_intervals_and_units(day):
     found, html = day
     assert found["measured"]["rate_rps"] == pytest.approx([10.0, 10.0, 10.0], abs=0.05)
@@ -220,7 +253,7 @@ def test_a_short_run_out_of_distribution_with_gaps_says_what_to_do_first(tmp_pat
     assert found["decided"]["shield"] == [["target_capacity_rps", "rate", 20]]
     assert (found["missing_steps"], found["replay"]["left_out_steps"]) == (10, 31)
     first, second, third = found["next"][:3]
-    assert first.startswith(f"Let the shadow run on: it has watched for 23.33{NBSP}minutes")
+    assert first.startswith(f"Let the shadow run on: it has watched for 21.67{NBSP}minutes")
     assert second.startswith("See to the measurements first") and "(actuator: nothing is known)" in second
     assert f"15.4{NBSP}% of the steps were beyond" in third
     assert f"could not decide in 23.1{NBSP}% of the steps, most often because: out of distribution" in found["verdict"]
@@ -272,6 +305,25 @@ def test_a_record_that_no_controller_wrote_is_lost_alone(tmp_path, detail):
     steps[7] = replace(steps[7], detail={**steps[7].detail, **detail})
     found, _ = report_of(tmp_path, steps)
     assert found["lost_records"] == 1 and found["steps"] == 99
+
+
+def test_a_last_step_that_lacks_a_setting_hides_no_day(tmp_path):
+    steps = [shadow_step(number, rate=varied(number)) for number in range(200)]
+    place = [name for name, _ in HEADER.signals].index("slo_s")
+    seen = (*steps[-1].observation[:place], math.nan, *steps[-1].observation[place + 1:])
+    found, _ = report_of(tmp_path, [*steps[:-1], replace(steps[-1], observation=seen)])
+    assert found["replay"]["left_out_steps"] == 1 + 20  # the last, and the warm-up
+    assert read_shadow(tmp_path, "backlog", "shop").last("slo_s") == 2.0
+
+
+def test_a_clock_that_jumps_fills_no_memory_and_a_gap_is_not_watched(tmp_path):
+    tracemalloc.start()
+    found, html = report_of(tmp_path, [shadow_step(number, rate=varied(number), seconds=10.0 * number + 1e9 * (
+        number >= 50)) for number in range(150)])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**27 and found["missing_steps"] == 100_000_000 and html.count("<svg") == 2
+    assert found["next"][0].startswith(f"Let the shadow run on: it has watched for 25{NBSP}minutes")
 
 
 def test_a_log_of_other_controls_is_said(tmp_path):
