@@ -43,7 +43,7 @@ class Links:
         first_pps: rate at the beginning.
         jitter_s: standard deviation of a packet's round trip.
         most_queueing_s: the objective.
-        noise: (T, 3, N) standard normal, of loss, round trip and slope.
+        noise: (T, 3, N) standard normal, of loss, round trip and slope; 0: none.
         numbers: of the links.
         senders: A.
     """

@@ -12,7 +12,8 @@ round trips. This is PCC-RL's law without single packets; half the least round t
 Several senders on one link decide at the same moments, the longest of their intervals apart, and wait in its queue for
 each other; y is then also what the others of them send.
 
-Symbols: N senders, K intervals that are remembered, two segments of the curves each; tensors (N,) float32.
+Symbols: N senders, K intervals that are remembered, two segments of the curves each; tensors (N,) float32. What has
+not come back is never forgotten: the longer ago it was sent, the longer are the intervals that it is remembered by.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,10 @@ from systems.congestion import equations as law
 from systems.congestion.interface import ANCHORS, CONTROLS, FEATURES, PACKET_BYTES, SIGNALS, STEP_SECONDS
 from systems.congestion.links import FAMILIES, Links, draw_links, shared
 
-INTERVALS = 16  # K: a round trip without a queue is two
+# K, of which 13 are kept one by one (a round trip without a queue is two). Of what waits longer two neighbours become
+# one, from the oldest on the one at _JOINS[j] and the next where 2^j is the highest power of two that divides the step:
+# so the lengths double with age, two of each length, and the oldest has all that is left.
+INTERVALS, _JOINS = 24, (10, 8, 6, 4, 2, 0)
 _TINY = 1e-6
 _NAMES = tuple(signal.name for signal in SIGNALS)
 _LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
@@ -56,7 +60,7 @@ class State(NamedTuple):
 
     carried: (N, G + 1) float64, packets that the link can have carried until each place of its grid.
     curves: (2 K, 6, N) of each segment: when its first and its last packet come back, packets delivered and lost,
-    round trips of the first and the last.
+    round trips of the first and the last; from the oldest on.
     """
 
     links: Links
@@ -81,7 +85,6 @@ class Congestion:
     anchors: Mapping[str, Anchor] = ANCHORS
     cost_unit, step_seconds, steps = "reward below that of an empty link", STEP_SECONDS, 120
     scenarios: tuple[str, ...] = ("", *FAMILIES)
-    intervals = INTERVALS
 
     def __init__(self, controls: tuple[Control, ...] = CONTROLS, agents: int = 1) -> None:
         self.controls, self.agents = controls, agents
@@ -112,10 +115,10 @@ class Congestion:
                     zero, zero, zero, zero, 1.5 * episodes.base_s, zero)
         carried = (episodes.bandwidth_pps.double() * episodes.grid_s.double()).cumsum(0)
         carried = torch.cat([torch.zeros_like(carried[:1]), carried]).T.contiguous()
-        state = State(episodes, carried, 0, zero, zero, torch.full_like(zero, 4.0), zero,
-                      torch.zeros(2 * self.intervals, 6, len(zero)), past)
+        curves = torch.stack([zero, zero, zero, zero, episodes.base_s, episodes.base_s]).repeat(2 * INTERVALS, 1, 1)
+        state = State(episodes, carried, 0, zero, zero, torch.full_like(zero, 4.0), zero, curves, past)
         for _ in range(2):
-            state = self._after(state, first, 1.5 * episodes.base_s)
+            state = self._after(state, first, 1.5 * episodes.base_s, _bandwidth(state, 1.5 * episodes.base_s))
         return state
 
     def observe(self, state: State) -> Tensor:
@@ -131,8 +134,8 @@ class Congestion:
         seconds = law.interval(past.min_rtt_s, rate, TENSORS).detach()
         if self.agents > 1:
             seconds = self._each(self._of_links(seconds).amax(1))
-        after = self._after(state, rate, seconds)
-        fair = _bandwidth(state, seconds) / self.agents
+        bandwidth = _bandwidth(state, seconds)
+        after, fair = self._after(state, rate, seconds, bandwidth), bandwidth / self.agents
         seen = dict(zip(_NAMES, _signals(after.past, state.links), strict=True))
         came = law.outcome(seen, fair, TENSORS)
         measures = {"utilization": seen["acked_pps"] / fair, "queueing_s": seen["queueing_s"],
@@ -169,33 +172,32 @@ class Congestion:
         later = state._replace(time_s=state.time_s + state.links.grid_s)
         return (_now(later)[0] / _now(state)[0]).log()[::self.agents, None]
 
-    def _after(self, state: State, rate: Tensor, seconds: Tensor) -> State:
-        links, past = state.links, state.past
-        bandwidth, cross = _bandwidth(state, seconds), _now(state)[1]
-        came = links.base_s + _waits(state, torch.zeros_like(seconds), state.queue)
+    def _after(self, state: State, rate: Tensor, seconds: Tensor, bandwidth: Tensor) -> State:
+        links, past, cross = state.links, state.past, _now(state)[1]
+        begins, came = state.curves[-1, 1], state.curves[-1, 5]
         round_trip = came.detach()
-        others = cross + links.rival * state.window / round_trip
+        rival = links.rival * state.window / round_trip
         arriving = rate * (1 - links.loss)
-        if self.agents > 1:
-            others = others + self._each(self._of_links(arriving).sum(1)) - arriving
-        net = arriving + others - bandwidth
+        of_all = arriving if self.agents == 1 else self._each(self._of_links(arriving).sum(1))
+        load = of_all + (cross + rival)
+        net = load - bandwidth
         room = torch.where(net > 0, links.queue_packets - state.queue, state.queue)
         bend = (room / net.abs().clamp(min=_TINY)).clamp(min=0.0).minimum(seconds)
         # where less room is left than before, for the bandwidth fell or the queue was full
         at_bend = (state.queue + net * bend).clamp(min=0.0).minimum(links.queue_packets)
-        too_much = net.clamp(min=0.0) / (arriving + others).clamp(min=_TINY)  # share dropped by a full queue
+        too_much = net.clamp(min=0.0) / load.clamp(min=_TINY)  # share dropped by a full queue
         parts: list[Tensor] = []
-        begins = state.curves[-1, 1]
-        for length, until, dropped in ((bend, bend, None), (seconds - bend, seconds, too_much)):
-            trip = links.base_s + _waits(state, until.detach(), at_bend)
+        trips = links.base_s + _waits(state, torch.stack([bend, seconds]).detach(), at_bend)
+        for length, until, trip, dropped in (
+                (bend, bend, trips[0], None), (seconds - bend, seconds, trips[1], too_much)):
             ends = (state.time_s + until + trip).maximum(begins + _TINY)  # nobody overtakes
             delivered = arriving * length if dropped is None else arriving * (1 - dropped) * length
             parts.append(torch.stack([begins, ends, delivered, rate * length - delivered, came, trip]))
             begins, came = ends, trip
-        curves = torch.cat([state.curves[2:], torch.stack(parts)])
+        curves = torch.cat([*_shorter(state), torch.stack(parts)])
         heard = _heard(curves, torch.stack([state.time_s, state.time_s + 0.5 * seconds, state.time_s + seconds]))
-        lost_rival = torch.where(net > 0, too_much * (seconds - bend), 0.0).detach() * others
-        window, since = _reno(state.window, state.since_cut_s, lost_rival * links.rival, round_trip, seconds)
+        lost_rival = torch.where(net > 0, too_much * (seconds - bend), 0.0).detach() * rival
+        window, since = _reno(state.window, state.since_cut_s, lost_rival, round_trip, seconds)
         told = _told(past, heard, rate, seconds, links, state.step)
         return State(links, state.carried, state.step + 1, state.time_s + seconds, at_bend, window, since, curves, told)
 
@@ -208,13 +210,18 @@ def _now(state: State) -> tuple[Tensor, Tensor]:
 
 
 def _carried(state: State, after_s: Tensor) -> Tensor:
-    """(N,) float64, packets that the link can have carried by so many seconds after now; the grid goes round."""
+    """(..., N) float64, packets that the link can have carried by so many seconds after now; the grid goes round."""
     grid_s, places = state.links.grid_s.double(), state.carried.shape[1] - 1
     place = (state.time_s.detach().double() + after_s) / grid_s
     turn, within = place.div(places, rounding_mode="floor"), place.remainder(places)
-    first = within.long().clamp(max=places - 1)[:, None]
-    before, beyond = (state.carried.gather(1, one)[:, 0] for one in (first, first + 1))
-    return turn * state.carried[:, -1] + before + (within - first[:, 0]) * (beyond - before)
+    first = within.long().clamp(max=places - 1)
+    before, beyond = _until(state, first), _until(state, first + 1)
+    return turn * state.carried[:, -1] + before + (within - first) * (beyond - before)
+
+
+def _until(state: State, place: Tensor) -> Tensor:
+    """(..., N) of `carried` until a place of the grid."""
+    return state.carried.gather(1, place.reshape(-1, place.shape[-1]).T).T.reshape(place.shape)
 
 
 def _bandwidth(state: State, seconds: Tensor) -> Tensor:
@@ -223,15 +230,30 @@ def _bandwidth(state: State, seconds: Tensor) -> Tensor:
 
 
 def _waits(state: State, after_s: Tensor, queue: Tensor) -> Tensor:
-    """Seconds until the link has carried `queue` packets, from so many seconds after now on."""
+    """(M, N) seconds until the link has carried `queue` packets, from so many seconds after now on, (M, N) too."""
     grid_s, places, all_of_it = state.links.grid_s.double(), state.carried.shape[1] - 1, state.carried[:, -1]
     wanted = _carried(state, after_s) + queue
     turn = wanted.detach().div(all_of_it, rounding_mode="floor")
     rest = wanted - turn * all_of_it
-    first = (torch.searchsorted(state.carried, rest.detach()[:, None], right=True) - 1).clamp(0, places - 1)
-    before, beyond = (state.carried.gather(1, one)[:, 0] for one in (first, first + 1))
-    place = turn * places + first[:, 0] + (rest - before) / (beyond - before)
+    first = (torch.searchsorted(state.carried, rest.detach().T.contiguous(), right=True) - 1).T.clamp(0, places - 1)
+    before, beyond = _until(state, first), _until(state, first + 1)
+    place = turn * places + first + (rest - before) / (beyond - before)
     return (place * grid_s - state.time_s.detach() - after_s).clamp(min=0.0).float()
+
+
+def _shorter(state: State) -> tuple[Tensor, Tensor, Tensor]:
+    """The curves in three parts; the middle one is two intervals as one, of all of them that has not come back."""
+    step, curves, now = state.step + 1, state.curves, state.time_s
+    power = (step & -step).bit_length() - 1
+    at = 2 * _JOINS[min(power, len(_JOINS) - 1)]
+    before, four, after = curves.split([at, 4, len(curves) - at - 4])
+    older, newer = four[::2], four[1::2]
+    begins, ends, delivered, lost, first, last = older.unbind(1)
+    share = ((now - begins) / (ends - begins).clamp(min=_TINY)).clamp(0.0, 1.0)
+    one = torch.stack([begins.maximum(now), newer[:, 1], (1 - share) * delivered + newer[:, 2],
+                       (1 - share) * lost + newer[:, 3], torch.lerp(first, last, share), newer[:, 5]], dim=1)
+    one = torch.where((ends <= now)[:, None], newer, one)
+    return before, one, after
 
 
 def _heard(curves: Tensor, times: Tensor) -> Tensor:
@@ -241,8 +263,8 @@ def _heard(curves: Tensor, times: Tensor) -> Tensor:
         times: (3, N) its beginning, middle and end.
     """
     begins, ends, delivered, lost, first, last = curves.unbind(1)
-    share = ((times[:, None] - begins) / (ends - begins).clamp(min=_TINY)).clamp(0.0, 1.0)  # (3, 2 K, N)
-    trips = delivered * (first + 0.5 * (last - first) * share) * share
+    share = ((times[:, None] - begins) * (ends - begins).clamp(min=_TINY).reciprocal()).clamp(0.0, 1.0)  # (3, 2 K, N)
+    trips = torch.addcmul(delivered * first, 0.5 * delivered * (last - first), share) * share
     sums = torch.stack([(delivered * share).sum(1), (lost * share).sum(1), trips.sum(1)])
     return sums[:, 1:] - sums[:, :-1]
 
@@ -253,8 +275,7 @@ def _told(past: Past, heard: Tensor, rate: Tensor, seconds: Tensor, links: Links
     packets = (acked.sum(0) + lost.sum(0)).clamp(min=_TINY)
     share = lost.sum(0) / packets
     few = packets.detach().clamp(min=1.0).rsqrt()
-    spread = (share.detach() * (1 - share.detach())).clamp(min=0.0).sqrt() * few
-    loss = torch.where(packets > 1e-3, (share + spread * noise[0]).clamp(0.0, 1.0), past.loss_share)
+    loss = torch.where(packets > 1e-3, share + _chance(share.detach(), few, noise[0]), past.loss_share)
     known = acked > 1e-4
     means = torch.where(known, trips / acked.clamp(min=_TINY), past.rtt_s)
     rtt = torch.where(known.any(0), trips.sum(0) / acked.sum(0).clamp(min=_TINY), past.rtt_s)
@@ -269,6 +290,27 @@ def _told(past: Past, heard: Tensor, rate: Tensor, seconds: Tensor, links: Links
         torch.lerp(past.mean_rtt_slope, slope, law.SLOPE_WEIGHT), loss,
         torch.lerp(past.mean_loss_share, loss, law.LOSS_WEIGHT), seconds,
         probing_s.detach())
+
+
+def _chance(share: Tensor, few: Tensor, noise: Tensor) -> Tensor:
+    """How far the share lost of so few packets is from that of many: 0 in the mean, with a binomial's spread.
+
+    Of what happens to fewer of them, lost or delivered: none with a binomial's probability, else a normal about the
+    mean of those cases, cut off equally far on both sides so that it is a share and keeps its mean.
+
+    Args:
+        few: 1 / sqrt(packets).
+        noise: standard normal; 0: none.
+    """
+    rare = share.minimum(1 - share).clamp(min=0.0)
+    any_of_it = (-torch.expm1(torch.log1p(-rare) / few.square())).clamp(min=1e-9)
+    mean = (rare / any_of_it).clamp(max=1.0)
+    spread = (rare * ((1 - rare) * few.square() - mean + rare) / any_of_it).clamp(min=0.0).sqrt()
+    more = torch.special.ndtr(-noise)  # the probability of more than was drawn
+    most = mean.minimum(1 - mean)
+    beyond = (-spread * torch.special.ndtri((more / any_of_it).clamp(max=1.0))).maximum(-most).minimum(most)
+    drawn = torch.where(more < any_of_it, mean + beyond, 0.0) - rare
+    return torch.where(noise == 0.0, 0.0, torch.where(share > 0.5, -drawn, drawn))
 
 
 def _signals(past: Past, links: Links) -> list[Tensor]:

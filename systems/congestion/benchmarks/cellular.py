@@ -31,8 +31,6 @@ class Cellular(Congestion):
         InputError: it holds no traces.
     """
 
-    intervals = 64  # an outage lasts a second and more
-
     def __init__(self, folder: Path) -> None:
         super().__init__()
         files = sorted([*folder.glob("traces/*.up"), *folder.glob("traces/*.down")])
