@@ -186,6 +186,7 @@ def _drops(start: int, act: Acting) -> dict[str, Any]:
     return {"drops": {change: (before - after) / before for change, (before, after) in found.items()}}
 
 
+@torch.no_grad()
 def churned(start: int, end: int, act: Acting) -> tuple[float, float]:
     """Mean reward of clusters before so many functions become others, from WARM_UP on, and for as long after that.
 
