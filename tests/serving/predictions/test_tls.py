@@ -31,7 +31,7 @@ def certificate(folder, name):
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     made = (x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
             .serial_number(x509.random_serial_number()).not_valid_before(NOW - datetime.timedelta(hours=1))
-            .not_valid_after(NOW + datetime.timedelta(hours=1))
+            .not_valid_after(NOW + datetime.timedelta(days=1))
             .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), True).sign(key, hashes.SHA256()))
     paths = folder / f"{name}.crt", folder / f"{name}.key"
