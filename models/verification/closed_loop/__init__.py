@@ -1,1 +1,1 @@
-"""What a policy guarantees in a closed loop with a law that its state follows."""
+"""What arguments about a policy in a closed loop share: policy and law as one chain, the check of a document."""
