@@ -100,7 +100,8 @@ class PromotionFields(Written):
     specification_leeway: float = Field(
         default=0.0, ge=0, lt=1, json_schema_extra={"unit": "share"},
         description="`specification_not_weaker`: by which share of its width a side of the box may fall short of the "
-                    "champion's, and by which share the violation that the tolerance allows may be larger")
+                    "champion's, and by which share the violation that the tolerance allows, and the numbers of a "
+                    "guarantee of the closed loop, may be larger")
 
 
 def _webhook(address: str) -> str:
@@ -165,7 +166,8 @@ class GateFields(Written):
     least_cases: int | None = Field(
         default=None, ge=1,
         description="Least number of test rows, configurations or episodes that the metric is a mean of (`case_counts` "
-                    "of `evidence.json`); below, or where the evidence does not say, the gate fails")
+                    "of `evidence.json`); below, or where the evidence does not say, the gate fails; where fewer are "
+                    "left that the champion was not trained on, it rejects nobody")
 
 
 class ConfigurationFile(Written):

@@ -163,7 +163,7 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
             if value is None:
                 return result(None, absolute, False, problem)
             if cases is not None and cases < gate.least_cases:
-                return result(value, None, True, "nothing is claimed against the champion: it was trained on all but "
+                return result(value, None, True, "this gate rejects nobody: the champion was trained on all but "
                                                  f"{cases} of the cases, and {gate.least_cases} are asked for")
     threshold, source = _threshold(gate, value, evidence, champion)
     if threshold is None:

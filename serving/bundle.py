@@ -19,7 +19,7 @@ import hashlib
 import math
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NewType, Protocol
 
@@ -240,9 +240,10 @@ def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
                   driving.levels, CHECK_SECONDS)
     if not found.accepted:
         raise RefusedError(f"guarantee must be proved, got: {found.reason} ({bundle.folder}/{GUARANTEE_FILE})")
-    if found.statement != guarantee.statement:
-        raise RefusedError(f"contract's guarantee must be what is proved, {found.statement!r}, got "
-                           f"{guarantee.statement!r} ({bundle.folder})")
+    proved = replace(guarantee, statement=found.statement, about=found.about, at_most=dict(found.at_most))
+    if guarantee != proved:
+        raise RefusedError(f"contract's guarantee must be what is proved, {proved.to_json()}, got "
+                           f"{guarantee.to_json()} ({bundle.folder})")
 
 
 def bundle_sha256(files: Mapping[str, bytes]) -> str:

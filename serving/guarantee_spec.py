@@ -1,39 +1,51 @@
 """What a contract says of a guarantee of the closed loop: the file of its proof, the sentence.
 
-    "guarantee": {"file": "guarantee.npz", "sha256": "...", "statement": "Of ..."}
+    "guarantee": {"file": "guarantee.npz", "sha256": "...", "statement": "Of ...",
+                  "about": "Of ...", "at_most": {"core seconds of backlog": 4.2}}
 
-The system's checker (models/control/contract/acting.py) proves it again and makes the sentence again.
+`about` and `at_most` (both or neither) are there where the guarantees of two policies can be compared by numbers
+(models/verification/closed_loop/answer.py). The system's checker (models/control/contract/acting.py) proves it again
+and makes all of it again.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from feature_store.errors import InputError
+from feature_store.finite_numbers import is_finite_number
 
 GUARANTEE_FILE = "guarantee.npz"
 _WHERE = "contract.json, guarantee"
-_KEYS = {"file", "sha256", "statement"}
+_KEYS, _NUMBERS = {"file", "sha256", "statement"}, {"about", "at_most"}
 
 
 @dataclass(frozen=True)
 class GuaranteeSpec:
-    """A guarantee of the closed loop: the file of its proof, and its sentence."""
+    """A guarantee of the closed loop: the file of its proof, its sentence, and what another's is compared by."""
 
     file: str
     sha256: str
     statement: str
+    about: str = ""
+    at_most: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As in contract.json."""
-        return vars(self).copy()
+        return {name: value for name, value in asdict(self).items() if self.at_most or name not in _NUMBERS}
 
 
 def guarantee_spec(data: Any) -> GuaranteeSpec:
     """Reads it. Raises InputError: a key is unknown or missing, a value is of a wrong type."""
-    if not isinstance(data, Mapping) or set(data) != _KEYS or not all(isinstance(one, str) for one in data.values()):
-        raise InputError(f"guarantee must have texts for {', '.join(sorted(_KEYS))}, got {data!r:.300} ({_WHERE})")
+    if not isinstance(data, Mapping) or set(data) not in (_KEYS, _KEYS | _NUMBERS) \
+            or not all(isinstance(value, str) for name, value in data.items() if name != "at_most"):
+        raise InputError(f"guarantee must have texts for {', '.join(sorted(_KEYS))}, and for about where it has "
+                         f"numbers for at_most, got {data!r:.300} ({_WHERE})")
+    numbers = data.get("at_most", {"none": 0.0})
+    if not (isinstance(numbers, Mapping) and numbers and all(map(is_finite_number, numbers.values()))):
+        raise InputError(f"guarantee's at_most must be a number for each of what it counts, got {numbers!r:.300} "
+                         f"({_WHERE})")
     if data["file"] != GUARANTEE_FILE or not re.fullmatch("[0-9a-f]{64}", data["sha256"]):
         raise InputError(f"guarantee must name {GUARANTEE_FILE} and its SHA-256, got {data['file']!r:.100}, "
                          f"{data['sha256']!r:.100} ({_WHERE})")

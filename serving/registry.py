@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import tempfile
 import time
 import warnings
@@ -296,8 +297,7 @@ class MlflowStore:
                 for version in self._client.search_model_versions(f"name = '{model}'")
                 if version.tags.get(TICKET_TAG) == ticket
             ]
-            # of another digest: its number was used before someone deleted the registered model
-            if any(keep.get(int(version.version), "") == version.tags.get("bundle_sha256") for version in versions):
+            if any(_is_kept(version, keep) for version in versions):
                 return  # it was registered before its process died
             for version in versions:
                 self._client.delete_model_version(model, version.version)
@@ -425,6 +425,15 @@ def _lineage(bundle: Bundle, data_path: Path | None) -> DatasetInput:
         profile=json.dumps({"data_version": contract.data_version, "seed": contract.seed}),
     )
     return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])
+
+
+def _is_kept(version: Any, keep: Mapping[int, str]) -> bool:
+    """Whether the ledger knows it. One that says another digest has a number that was used before someone deleted the
+    registered model; one whose tag says none may be the ledger's.
+    """
+    digest = version.tags.get("bundle_sha256") or ""
+    return int(version.version) in keep and (digest == keep[int(version.version)]
+                                             or not re.fullmatch("[0-9a-f]{64}", digest))
 
 
 @contextlib.contextmanager

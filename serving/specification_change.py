@@ -7,8 +7,8 @@ A controller that changes to the new version must get everything that the champi
 in the same units, over at least the same inputs, at least the same properties, with at most the same violation allowed
 and at most the same added by execution. A property of the champion is kept where one of the new version's says at least
 as much, under conditions that hold wherever the champion's do. Whatever is not known here to say as much counts as
-weaker: two properties are never put together, and a share or robustness at other points is another one. Of a guarantee
-of the closed loop there is a sentence alone, so that another sentence counts as weaker, too: a person can read both.
+weaker: two properties are never put together, and a share or robustness at other points is another one. A guarantee of
+the closed loop must say the same, or be about the same with no larger numbers.
 """
 
 from collections.abc import Iterator
@@ -44,12 +44,12 @@ def weaker_in(new: Promise, champion: Promise, leeway: float = 0.0) -> tuple[str
 
     Args:
         leeway: by how much a side of the box may fall short (share of the width of the champion's), and by which share
-            the violation that the tolerance allows, and what execution adds, may be larger.
+            the violation that the tolerance allows, what execution adds, and the numbers of a guarantee may be larger.
     """
     return (*_inputs(new, champion, leeway), *_properties(new.specification, champion.specification, leeway),
             *_tolerance(new.specification, champion.specification, leeway),
             *_rounding(new.specification, champion.specification, leeway), *_outputs(new, champion),
-            *_embedding(new, champion), *_safe_ranges(new, champion), *_guarantee(new, champion))
+            *_embedding(new, champion), *_safe_ranges(new, champion), *_guarantee(new, champion, leeway))
 
 
 def _inputs(new: Promise, champion: Promise, leeway: float) -> Iterator[str]:
@@ -277,11 +277,18 @@ def _safe_ranges(new: Promise, champion: Promise) -> Iterator[str]:
             yield f"ceilings of {name} are {_ceilings(one)}, the champion's are {_ceilings(old)}"
 
 
-def _guarantee(new: Promise, champion: Promise) -> Iterator[str]:
+def _guarantee(new: Promise, champion: Promise, leeway: float) -> Iterator[str]:
     after, before = new.contract.guarantee, champion.contract.guarantee
-    if before is not None and (after is None or after.statement != before.statement):
+    if before is None or (after is not None and after.statement == before.statement):
+        return
+    if after is None or not before.at_most or (after.about, after.at_most.keys()) != (
+            before.about, before.at_most.keys()):
         instead = "none" if after is None else f"another: {after.statement}"
         yield f"guarantee of the closed loop is {instead}; the champion's: {before.statement}"
+        return
+    for name, limit in before.at_most.items():
+        if after.at_most[name] > limit * (1 + leeway) * (1 + _ROUNDING):
+            yield f"guarantee of the closed loop allows {after.at_most[name]:.6g} {name}, the champion's {limit:.6g}"
 
 
 def _ceilings(of: SafeRange) -> str:

@@ -19,6 +19,8 @@ from filelock import lock_descriptor
 
 from feature_store.whole_files import whole_file
 
+ABOUT = {"model", "task", "workload"}  # what is to be cleaned up is found by
+
 
 @contextlib.contextmanager
 def ticket(folder: Path, about: Mapping[str, str]) -> Iterator[str]:
@@ -83,4 +85,4 @@ def _about(content: bytes) -> dict[str, str] | None:
     except (ValueError, RecursionError):
         return None
     is_about = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
-    return found if is_about else None
+    return found if is_about and found.keys() >= ABOUT else None

@@ -67,10 +67,12 @@ def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any], gua
         write_json(new / "evidence.json", {**evidence, "specification": promised})
         if guarantee is not None:
             (new / GUARANTEE_FILE).write_bytes(guarantee.content)
+            said = guarantee.checked
             contract = json.loads((new / "contract.json").read_text())
             write_json(new / "contract.json", {**contract, "guarantee": {
                 "file": GUARANTEE_FILE, "sha256": hashlib.sha256(guarantee.content).hexdigest(),
-                "statement": guarantee.statement}})
+                "statement": said.statement,
+                **({"about": said.about, "at_most": dict(said.at_most)} if said.at_most else {})}})
 
 
 def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:

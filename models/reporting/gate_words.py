@@ -23,7 +23,8 @@ MEASURED = {
     "parity_max_abs": "largest difference between the file and what was trained", "latency_us": "time of one answer",
     "violating_share": "steps that miss the objective", "cost_saved": "cost saved against the best rule",
     "worst_tenth_violating_share": "steps that miss the objective in the worst tenth of the episodes",
-    "reward_gain": "reward gained against the best rule", "reward_deviation": "standard deviation of the reward"}
+    "reward_gain": "reward gained against the rule of the largest reward",
+    "reward_deviation": "standard deviation of the reward"}
 SQUARED, SCALED = "scaled²", "scaled"  # units of the target's scaling, whose range is 1
 RELATIVE = "of the measured"  # unit of a percentage error
 WORDS = {"==": "", "<=": "at most ", ">=": "at least "}
@@ -46,7 +47,9 @@ def amount(gate: Json, key: str, evidence: Json | None) -> str:
     known = finite_number(value)
     span = _span(evidence)
     if unit in (SHARE_UNIT, RELATIVE):
-        return f"-{percent(-known)}" if known is not None and -1 <= known < 0 else percent(value)
+        if known is not None and not -1 <= known <= 1:
+            return number(100 * known, "%")
+        return f"-{percent(-known)}" if known is not None and known < 0 else percent(value)
     if unit in (SQUARED, SCALED) and span is not None and known is not None and known >= 0:
         return number((math.sqrt(known) if unit == SQUARED else known) * span, str(at(evidence, "target", "unit")))
     return number(value, "of the range" if unit == SCALED else unit)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from feature_store.errors import InputError
 from recording.loopback import accepts_connections
 from recording.processes import unprivileged
 from recording.stamped_log import split_stamped
@@ -26,6 +27,7 @@ from recording.workloads.base import (
 _TABLES = 8
 _ROWS = 100_000
 _BASE_BUFFER_MB = 128
+LONGEST_SOCKET = 107  # bytes of a path (unix(7)); MariaDB would not start
 
 _SCRIPT = Path(__file__).with_name("oltp_paced.lua")
 _REPORT = re.compile(r"^transactions count=(\d+) mean_ms=([\d.]+) seconds=([\d.]+)$")
@@ -117,7 +119,9 @@ class MySQL(RecordedWorkload):
             *("mariadbd", "--no-defaults", f"--datadir={self._data(place)}"),
             # No port: its root account has no password, and only the recorder can reach the socket.
             *(f"--socket={self.socket(place)}", "--skip-networking"),
-            *(f"--pid-file={place.run / 'mariadbd.pid'}", "--skip-name-resolve", "--performance-schema=OFF"),
+            # Temporary files go where it may write: TMPDIR is one that its account may enter, and need be no more.
+            *(f"--pid-file={place.run / 'mariadbd.pid'}", f"--tmpdir={place.run}"),
+            *("--skip-name-resolve", "--performance-schema=OFF"),
             *(f"--innodb-buffer-pool-size={int(buffer_mb)}M", "--innodb-flush-method=O_DIRECT"),
             *("--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=64M"),
             # A dump of the buffer pool would warm the next combination's cache with this one's pages.
@@ -140,8 +144,12 @@ class MySQL(RecordedWorkload):
         return place.home / "data"
 
     def socket(self, place: Place) -> Path:
-        """Where root logs in without a password."""
-        return place.run / "mysql.sock"
+        """Where root logs in without a password. Raises InputError: its path is longer than a socket's may be."""
+        path = place.run / "mysql.sock"
+        if len(os.fsencode(path)) > LONGEST_SOCKET:
+            raise InputError(f"folder for temporary files must leave a socket's path at most {LONGEST_SOCKET} bytes, "
+                             f"got {path}: set TMPDIR to one with a shorter path")
+        return path
 
 
 def parse_sysbench(log: str) -> list[Interval]:

@@ -55,6 +55,7 @@ class KubernetesDeployment:
         container: the one of its pods whose limits are read and set.
         controls: which targets it sets; another one must equal the present value.
         lease_s: whole seconds that the lease lasts without a renewal; more than two steps of the loop.
+        held: targets of limits that stay as they are, and must be there all the same for anything to be decided.
         clock: monotonic seconds.
 
     Raises:
@@ -69,6 +70,7 @@ class KubernetesDeployment:
         container: str,
         controls: Collection[str] = CONTROLS,
         lease_s: int = LEASE_S,
+        held: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         for control in controls:
@@ -79,7 +81,7 @@ class KubernetesDeployment:
             raise InputError(f"expected at least one control and a lease of at least 1 s, got "
                              f"{len(controls)} control(s) and {lease_s} s")
         self._api, self._deployment, self._container = api, deployment, container
-        self._controls = frozenset(controls)
+        self._controls, self._limited = frozenset(controls), {*controls, *held} & set(RESOURCE)
         self._lease = Lease(api, f"assay-{deployment}", int(lease_s), clock)
         self._seen: Mapping[str, Any] | None = None  # what the present decision started from
         self._known: Collection[str] | None = None  # uids of pods that were there at the last `apply`
@@ -148,16 +150,24 @@ class KubernetesDeployment:
 
     def _without_new(self, state: State) -> State:
         """Without pods that no `apply` has set yet, which hold the template's limits while another pod has a value that
-        was set here. One whose resize failed, or is not done, is still new.
+        was set here. One whose resize failed, or is not done, is still new; of another process' resizes that is known
+        where the pod asks for less than it holds.
         """
         found = read_found(self._lease.noted(ANNOTATION))
         if found is None or found.deployment != state.uid:
             return state
-        known = found.pods if self._known is None else self._known
-
         def of_template(control: str, limit: float | None) -> bool:
             template = amount(state.template["limits"].get(RESOURCE[control]), RESOURCE[control])
             return limit == template or same(limit, template)
+
+        def waits(pod: Pod) -> bool:
+            return any(of_template(name, holds := pod.effective_limit(RESOURCE[name])) and asks is not None
+                       and found.set_here(name, asks) and asks < (math.inf if holds is None else holds)
+                       for name in RESOURCE for asks in [pod.limit(RESOURCE[name])])
+
+        known = self._known
+        if known is None:
+            known = {pod.uid for pod in state.pods if pod.uid in found.pods and not waits(pod)}
 
         if not any(found.set_here(name, limit := pod.limit(RESOURCE[name])) and not of_template(name, limit)
                    for pod in state.pods for name in RESOURCE):
@@ -175,11 +185,12 @@ class KubernetesDeployment:
 
     def _require_limits(self, state: State) -> None:
         """A container without a limit has nothing to start from."""
-        for control in sorted(self._controls & set(RESOURCE)):
+        for control in sorted(self._limited):
             if not state.limits(RESOURCE[control]):
+                does = "set" if control in self._controls else "held"
                 raise ActuatorError("refused", f"the container {self._container} of {self._deployment} must have a "
-                                               f"{RESOURCE[control]} limit for {control} to be set; give its template "
-                                               "one")
+                                               f"{RESOURCE[control]} limit for {control} to be {does}; give its "
+                                               "template one")
 
     def _checked(self, targets: Mapping[str, float], present: Mapping[str, float]) -> dict[str, float]:
         """The targets that are set here, as they can be set: whole replicas, millicores and MiB, but for what is to
@@ -343,7 +354,8 @@ def _read(part: FilePart) -> KubernetesTarget:
 def _make(target: KubernetesTarget, contract: Contract | None, held: Collection[str]) -> KubernetesDeployment:
     require_held(contract, held, target.controls, "kubernetes")
     controls = tuple(name for name in target.controls if name not in held) or target.controls  # all held: all stay
-    return KubernetesDeployment(_api(target), target.deployment, target.container, controls, target.lease_s)
+    return KubernetesDeployment(_api(target), target.deployment, target.container, controls, target.lease_s,
+                                held if contract is not None else ())
 
 
 def _watch(target: KubernetesTarget, contract: Contract, held: Collection[str], server: Server) -> WatchedDeployment:

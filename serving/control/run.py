@@ -4,6 +4,7 @@ SIGTERM and SIGINT end the controller after the step that it is in.
 """
 
 import _thread
+import contextlib
 import math
 import signal
 import threading
@@ -15,13 +16,27 @@ from serving.control.control_step import ControlStep
 from serving.control.loop import ControlLoop
 
 
-def stops_on_signals() -> threading.Event:
-    """Set by SIGTERM and SIGINT, from a thread: a handler interrupts the main thread also where that holds the event's
-    lock, in `wait`, and would itself wait for it for ever.
+class _Stopped(threading.Event):
+    """Set by a signal's handler, which interrupts the main thread also where that holds the event's lock, in `wait`,
+    and would itself wait for it for ever: so a thread wakes who waits.
     """
-    stopped = threading.Event()
+
+    told = False
+
+    def is_set(self) -> bool:
+        return self.told or super().is_set()
+
+    def tell(self, *_: object) -> None:
+        self.told = True
+        with contextlib.suppress(RuntimeError):  # no thread can be made: it is seen when the wait is over
+            _thread.start_new_thread(self.set, ())
+
+
+def stops_on_signals() -> threading.Event:
+    """Set by SIGTERM and SIGINT."""
+    stopped = _Stopped()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: _thread.start_new_thread(stopped.set, ()))
+        signal.signal(number, stopped.tell)
     return stopped
 
 

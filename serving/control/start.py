@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -232,9 +232,8 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         try:
             request = with_task(request, state)
             place = stack.enter_context(own_folder(request, state.home))
-            # first: a start that is refused gives nothing back while acting is stopped, also by an entry not seen yet
+            require_own_log(place, request.shadow)  # first: a stop in another controller's folder is not this one's
             on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
-            require_own_log(place, request.shadow)
             with loading or nullcontext():
                 champion = champion_for(request, state)
             if request.generic is not None:
@@ -251,7 +250,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
                 metrics.serve(request.metrics_port, request.metrics_address)
         except AssayError as error:
             if gives_back:
-                error.args = (f"{error}; {limits_of_a_refused_start(request, written, _places(request, state.home))}",)
+                error.args = (f"{error}; {limits_of_a_refused_start(request, written, state)}",)
             raise
         for thread in (champion.follow(POLL_S, stopped), in_ledger.follow(POLL_S, stopped)):
             stack.callback(thread.join, ENDS_WITHIN_S)  # nothing is written in a folder that is the next one's
@@ -274,17 +273,32 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             raise RefusedError(failure)
 
 
-def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, places: Iterable[Path]) -> str:
+def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile,
+                              state: Configuration | StateFolder) -> str:
     """Gives back what a killed controller took away, unless acting is stopped; says what came of it. What it had given
-    stays: nobody has looked whether it is needed. places: folders that may be its own.
+    stays: nobody has looked whether it is needed.
     """
-    for place in places:
-        if stopped := KillSwitch(place)() or LedgerSwitch(lambda: "", place)():
-            return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
+    if stopped := _stopped(request, state):
+        return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
     try:
         return release(request.actuator, written, lowering=False)
     except AssayError as error:
         return f"limits may not be as they were found: {error}"
+
+
+def _stopped(request: ControlRequest, state: Configuration | StateFolder) -> str:
+    """Why nobody may act, by a folder that may be the controller's own or by the ledger, whatever the task; "": no one
+    says so.
+    """
+    for place in _places(request, state.home):
+        if known := KillSwitch(place)() or LedgerSwitch(lambda: "", place)():
+            return known
+    with suppress(Exception):  # a ledger that is away says nothing
+        standings = Within(SeenLedger(keyed(request, state)).standings, WITHIN_S, f"ledger {state.ledger_path}")()
+        for (task, workload), standing in standings.items():
+            if workload == request.workload and request.task in (None, task) and standing.stopped:
+                return f"kill switch: stopped in the ledger by {standing.stopped}"
+    return ""
 
 
 def release(actuator: str, written: ControllerFile, *, lowering: bool = True,

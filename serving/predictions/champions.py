@@ -167,13 +167,16 @@ class Champions:
     def _served(self, pair: Pair, standing: Standing) -> Served:
         version = standing.champions[-1]
         before = self._models.get(name_of(*pair), Served(None))
-        if before.predictor and not before.is_last_good and (before.version, before.predictor.sha256) == (
-                str(version), standing.registered[version]):
+        is_served = before.predictor is not None and not before.is_last_good and (
+            before.version, before.predictor.sha256) == (str(version), standing.registered[version])
+        if is_served and (self._last_good is None or self._last_good.has(pair, version)):
             return replace(before, reason="")
         try:
             bundle = self._opened(self._state, pair, version, standing)
-            served = Served(Predictor(bundle), str(version))
+            served = replace(before, reason="") if is_served else Served(Predictor(bundle), str(version))
         except Exception as error:  # as in `look`
+            if is_served:  # it could not be kept before, and not now
+                return replace(before, reason="")
             reason = f"version {version} cannot be served: {_line(error)}"
             goes_on = before.predictor and int(before.version) in standing.champions
             return replace(before, reason=reason) if goes_on else self._kept(pair, standing, reason)

@@ -50,6 +50,7 @@ class LastGood:
         """
         _own(folder, state)
         self._path, self._tell, self._head, self._unkept = folder / "ledger", tell, "", ""
+        self._told: set[str] = set()
         self.state = StateFolder(folder, self._path, state.public_key_path)
 
     def standings(self) -> tuple[dict[Pair, Standing], float]:
@@ -71,20 +72,27 @@ class LastGood:
             RefusedError: there is none, or it was retired or rolled back.
         """
         for version in reversed(standing.champions):
-            if kept_bundle(self.state.home, *pair, version).is_dir():
+            if self.has(pair, version):
                 return version
         raise RefusedError(f"last good version must be kept, and not be retired or rolled back, got none for "
                            f"{', '.join(pair)} ({self.state.home})")
 
+    def has(self, pair: Pair, version: int) -> bool:
+        """Whether there is a copy of it."""
+        return kept_bundle(self.state.home, *pair, version).is_dir()
+
     def keep_bundle(self, pair: Pair, version: int, bundle: CheckedBundle) -> None:
-        """Keeps what is about to be served."""
+        """Keeps what is about to be served, or is served and could not be kept; what stands in the way is told once."""
         kept = kept_bundle(self.state.home, *pair, version)
         try:
             with whole_folder(kept) as new:
                 for name, content in bundle.files.items():
                     (new / name).write_bytes(content)
         except OSError as error:
-            self._tell(f"version {version} of {', '.join(pair)} cannot be kept: {error.strerror} ({kept})")
+            said = f"version {version} of {', '.join(pair)} cannot be kept: {error.strerror} ({kept})"
+            if said not in self._told:
+                self._tell(said)
+            self._told.add(said)
 
     def keep_ledger(self, chain: Chain) -> None:
         """Keeps the ledger as it was just seen."""

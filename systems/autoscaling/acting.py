@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.control.contract.controller import RuleFamily
-from models.control.contract.guarantee import Checked
+from models.verification.closed_loop.answer import GuaranteeCheck
 from systems.autoscaling import observer
 from systems.autoscaling.rules import rules
 
@@ -13,7 +13,8 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 
 
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
+                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]],
+                    seconds: float) -> GuaranteeCheck:
     """See `GuaranteeChecker`. Imports onnx."""
     from systems.autoscaling.guarantee.guarantee_check import check_shipped
 

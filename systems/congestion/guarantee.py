@@ -32,8 +32,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from feature_store.finite_numbers import is_finite_number
-from models.control.contract.guarantee import Judged, Shipped, judged
+from models.control.contract.guarantee import Shipped, judged
 from models.verification.checker.archive import Rejected
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.language.amounts import amount, plain
 from systems.congestion.equations import (
     LEAST_INTERVAL_S,
@@ -230,7 +231,7 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
             content = json.dumps({"format": FORMAT, **document}).encode()
             checked = check(content, properties, settings)
             assert checked.accepted, checked.reason
-            shipped = Shipped(content, checked.statement)
+            shipped = Shipped(content, checked)
             one |= {"change": 1e3 * document["jitter_s"], "status": "PROVED", "statement": checked.statement,
                     "reason": "", "bound": 1e3 * of.queueing_s, "steps": math.ceil(2.0 * of.after_s / base_s)}
             break
@@ -238,7 +239,8 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
 
-def check(content: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str]) -> Judged:
+def check(content: bytes, properties: Sequence[Mapping[str, Any]],
+          settings: Mapping[str, float | str]) -> GuaranteeCheck:
     """Whether a shipped guarantee follows of what is proved, for the objective that the policy is told; never raises on
     a bad one."""
     return judged(content, FORMAT, ("base_s", "jitter_s", "most_queueing_s", "slowest_pps", "fastest_pps"),

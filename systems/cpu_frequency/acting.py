@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.control.contract.controller import RuleFamily
-from models.control.contract.guarantee import Checked
+from models.verification.closed_loop.answer import GuaranteeCheck
 from systems.cpu_frequency import observer, rules
 
 OBSERVER = observer.FrequencyObserver
@@ -12,7 +12,8 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 
 
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
+                    settings: Mapping[str, float], levels: Mapping[str, Sequence[float]],
+                    seconds: float) -> GuaranteeCheck:
     """See `GuaranteeChecker`: what is proved of the model, and the levels, say all that this needs."""
     from systems.cpu_frequency import guarantee
 

@@ -10,6 +10,9 @@ and resistance: the worst of each stands for all. Turbo limits, power limits and
 counted on. The largest resistance of which this is so is part of what is guaranteed, and so is the most power of a
 second, which a cap must not be below: a clock that is bounded (`range` of all, or the workload's limits with it) keeps
 it. No torch, no onnx.
+
+Which processor a bundle is for, its levels alone say: all of one's are nobody else's. Open stays: of fewer, which are
+neighbours among two processors' levels, the guarantee of either is accepted; the sentence names the processor.
 """
 
 import json
@@ -17,13 +20,14 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from feature_store.finite_numbers import is_finite_number
-from models.control.contract.guarantee import Judged, Shipped, judged
+from models.control.contract.guarantee import Shipped, judged
 from models.control.contract.signals import ROUNDING
 from models.verification.checker.archive import Rejected
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.language.amounts import amount, plain
 from systems.cpu_frequency.interface import CONTROLS, SIGNALS, STEP_SECONDS
 from systems.cpu_frequency.processors import AIR_C, HEAT_J_PER_K, MOST_CAP_W, PROCESSORS, Processor, power_w
@@ -101,7 +105,8 @@ def statement(of: Processor, air_c: float, resistance: float, cap_w: float, watt
             "throttling.")
 
 
-def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str]) -> Mapping[str, Any]:
+def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+               limits: Mapping[str, tuple[float, float]] = MappingProxyType({})) -> Mapping[str, Any]:
     """See `GuaranteedSystem.guarantees`. settings: of the workload, none left out."""
     began = time.monotonic()
     (of,) = (one for one in PROCESSORS if one.name == settings["processor"])
@@ -115,6 +120,11 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     if found and found[0] > cap_w:
         reason = (f"The package may take {amount(found[0], 'W')} in a second, its cap is {plain(cap_w)} W: bound the "
                   "clock by the workload's limits, and let a `range` say so.")
+    low, high = limits.get(_TARGET, (of.levels[0], of.levels[-1]))
+    levels = tuple(one for one in of.levels if low <= one <= high)
+    if other := _all_of_another(of, levels):
+        reason = (f"The levels that may be set, {levels[0]:g} to {levels[-1]:g} GHz, are those of the {other.name}: a "
+                  f"guarantee of the {of.name} could not be told from one of another processor; choose other limits.")
     one: dict[str, Any] = {"change": air_c, "change_unit": "degC", "status": "UNKNOWN", "statement": "", "bound": None,
                            "bound_unit": "W", "steps": None, "growth": None, "leaves": 0, "reason": reason,
                            "seconds": 0.0}
@@ -122,15 +132,16 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     if found and not reason:
         content = json.dumps({"format": FORMAT, "processor": of.name, "air_c": air_c, "resistance": thousandth / 1000,
                               "cap_w": cap_w}).encode()
-        checked = check(content, properties, {_TARGET: of.levels})
+        checked = check(content, properties, {_TARGET: levels})
         assert checked.accepted, checked.reason
-        shipped = Shipped(content, checked.statement)
+        shipped = Shipped(content, checked)
         one |= {"status": "PROVED", "statement": checked.statement, "bound": found[0], "steps": found[2]}
     one["seconds"] = time.monotonic() - began
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
 
-def check(content: bytes, properties: Sequence[Mapping[str, Any]], levels: Mapping[str, Sequence[float]]) -> Judged:
+def check(content: bytes, properties: Sequence[Mapping[str, Any]],
+          levels: Mapping[str, Sequence[float]]) -> GuaranteeCheck:
     """Whether a shipped guarantee follows of what is proved, for the levels that may be set; never raises on a bad
     one."""
     return judged(content, FORMAT, ("processor", "air_c", "resistance", "cap_w"),
@@ -142,10 +153,11 @@ def _says(properties: Sequence[Mapping[str, Any]], levels: tuple[float, ...], do
     air_c, resistance, cap_w = document["air_c"], document["resistance"], document["cap_w"]
     if of is None:
         raise Rejected(f"processor must be a known one, got {document['processor']!r:.40}")
-    if not levels or levels != tuple(one for one in of.levels if levels[0] <= one <= levels[-1]):
+    neighbours = levels and levels == tuple(one for one in of.levels if levels[0] <= one <= levels[-1])
+    if not neighbours or _all_of_another(of, levels):
         listed = ", ".join(f"{one:g}" for one in levels) or "none"
-        raise Rejected(f"levels that may be set must be those of the {of.name}, or neighbours of them, got {listed} "
-                       "GHz: it is the guarantee of another processor")
+        raise Rejected(f"levels that may be set must be those of the {of.name}, or neighbours of them that are not all "
+                       f"of another one's, got {listed} GHz: it is the guarantee of another processor")
     known = all(is_finite_number(one) for one in (air_c, resistance, cap_w))
     if not (known and -50.0 <= air_c <= AIR_C and 0 < resistance <= MOST_RESISTANCE and 0 < cap_w <= MOST_CAP_W):
         raise Rejected(f"air must be -50 to {AIR_C:g} degC, resistance above 0, at most {MOST_RESISTANCE:g} K/W, and "
@@ -156,3 +168,8 @@ def _says(properties: Sequence[Mapping[str, Any]], levels: tuple[float, ...], do
     if not found[0] <= cap_w:
         raise Rejected(f"power must be within its cap of {plain(cap_w)} W, got {amount(found[0], 'W')} in a second")
     return statement(of, air_c, resistance, cap_w, found[0], found[2])
+
+
+def _all_of_another(of: Processor, levels: tuple[float, ...]) -> Processor | None:
+    """Whose levels these are, all of them, where it is not this one."""
+    return next((one for one in PROCESSORS if one.name != of.name and one.levels == levels), None)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
+from models.verification.closed_loop.answer import GuaranteeCheck
 from serving.bundle import CHECK_SECONDS, bundle_sha256, check_bundle, open_bundle
 from serving.promise import _specification
 from serving.signature import sign_folder
@@ -237,10 +238,10 @@ def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: 
     guaranteed(bundle, keys)
     answers, asked = [(True, "It holds.", ""), (False, "", "leaf 7"), (True, "It holds a little.", "")], []
 
-    def check(*arguments: Any) -> SimpleNamespace:
+    def check(*arguments: Any) -> GuaranteeCheck:
         asked.append(arguments)
         accepted, statement, reason = answers[len(asked) - 1]
-        return SimpleNamespace(accepted=accepted, statement=statement, reason=reason, leaves=1)
+        return GuaranteeCheck(accepted, reason, 1, statement)
 
     monkeypatch.setattr(acting, "check_guarantee", check)
 
@@ -254,16 +255,36 @@ def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: 
     assert properties == yaml.safe_load((bundle / "specification.yaml").read_text())["properties"]
     with pytest.raises(RefusedError, match="guarantee must be proved, got: leaf 7"):
         deep()
-    with pytest.raises(RefusedError, match=r"contract's guarantee must be what is proved, 'It holds a little\.'"):
+    with pytest.raises(RefusedError, match=r"contract's guarantee must be what is proved, .*'It holds a little\.'"):
         deep()
     check_bundle(bundle, keys[1])
     assert len(asked) == 3
 
 
+def test_the_numbers_of_a_guarantee_are_those_that_are_proved(bundle: Path, keys: Keys,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "check_guarantee", lambda *_: GuaranteeCheck(
+        True, "", 1, "It is at most 3 s.", "It is at most so much.", {"s": 3.0}))
+    said = {"statement": "It is at most 3 s.", "about": "It is at most so much.", "at_most": {"s": 3.0}}
+
+    def deep() -> None:
+        check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
+
+    guaranteed(bundle, keys, **said)
+    deep()
+    for changes in ({"at_most": {"s": 2.0}}, {"at_most": {"ms": 3.0}}, {"about": "Of all."}):
+        guaranteed(bundle, keys, **said | changes)
+        with pytest.raises(RefusedError, match="contract's guarantee must be what is proved"):
+            deep()
+    guaranteed(bundle, keys, statement="It is at most 3 s.")
+    with pytest.raises(RefusedError, match="contract's guarantee must be what is proved"):
+        deep()
+
+
 def test_a_guarantee_is_refused_where_the_box_is_narrower_than_what_the_policy_may_be_shown(
         bundle: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
     guaranteed(bundle, keys)
-    monkeypatch.setattr(acting, "check_guarantee", lambda *_: SimpleNamespace(accepted=True, statement="It holds."))
+    monkeypatch.setattr(acting, "check_guarantee", lambda *_: GuaranteeCheck(True, statement="It holds."))
 
     def deep() -> None:
         sign_folder(bundle, keys[0])
@@ -289,7 +310,11 @@ def test_a_guarantee_is_refused_where_the_box_is_narrower_than_what_the_policy_m
 @pytest.mark.parametrize(("content", "changes", "reason"), [
     (None, {}, "guarantee.npz must come with a contract"), (b"another", {}, "guarantee sha256 must be"),
     (b"proof", {"file": "else.npz"}, "must name guarantee.npz"), (b"proof", {"statement": 1}, "must have texts"),
-    (b"proof", {"more": ""}, "must have texts")])
+    (b"proof", {"more": ""}, "must have texts"), (b"proof", {"about": "It."}, "must have texts"),
+    (b"proof", {"about": 1, "at_most": {"s": 1.0}}, "must have texts"),
+    (b"proof", {"about": "It.", "at_most": {}}, "a number for each"),
+    (b"proof", {"about": "It.", "at_most": {"s": "3"}}, "a number for each"),
+    (b"proof", {"about": "It.", "at_most": [3.0]}, "a number for each")])
 def test_a_guarantee_that_does_not_fit_its_contract_is_refused(bundle: Path, keys: Keys, content: bytes | None,
                                                                changes: dict[str, Any], reason: str) -> None:
     guaranteed(bundle, keys, content, **changes)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
@@ -24,7 +25,7 @@ from models.configuration import Configuration, load_configuration
 from serving.bundle import check_bundle
 from serving.keys import load_private_key
 from serving.ledger import Ledger
-from serving.registry import MlflowStore, Registry
+from serving.registry import MlflowStore, Registry, _is_kept
 from serving.registry_audit import Healing
 from serving.relocation import require_own_home
 from serving.session import Predictor
@@ -546,3 +547,11 @@ def test_a_server_that_cannot_be_reached_is_named(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(AssayError, match=r"registry must be reachable, got .*127\.0\.0\.1"):
         MlflowStore(replace(configuration, tracking_uri="http://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(("number", "digest", "kept"), [
+    ("1", "a" * 64, True), ("1", "b" * 64, False), ("2", "a" * 64, False), ("1", None, True), ("1", "edited", True)])
+def test_what_the_ledger_knows_is_discarded_only_where_its_digest_says_that_it_is_another(
+        number: str, digest: str | None, kept: bool) -> None:
+    tags = {} if digest is None else {"bundle_sha256": digest}
+    assert _is_kept(SimpleNamespace(version=number, tags=tags), {1: "a" * 64}) is kept

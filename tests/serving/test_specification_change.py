@@ -241,6 +241,24 @@ def test_a_guarantee_of_the_closed_loop_must_stay_as_it_is_said() -> None:
         "guarantee of the closed loop is another: It holds a little.; the champion's: It holds.",)
 
 
+def test_guarantees_about_the_same_are_compared_by_their_numbers() -> None:
+    def guaranteed(backlog: float, steps: float, about: str = "It ends.") -> Promise:
+        spec = {"file": "guarantee.npz", "sha256": 64 * "0", "statement": f"{about} {backlog:g} s, {steps:g} steps.",
+                "about": about, "at_most": {"s of backlog": backlog, "steps": steps}}
+        return made(lambda data: data.update(guarantee=spec))
+
+    champion = guaranteed(8.0, 40.0)
+    assert weaker_in(guaranteed(7.0, 40.0), champion) == weaker_in(guaranteed(8.0, 3.0), champion) == ()
+    assert weaker_in(guaranteed(9.0, 41.0), champion) == (
+        "guarantee of the closed loop allows 9 s of backlog, the champion's 8",
+        "guarantee of the closed loop allows 41 steps, the champion's 40")
+    assert weaker_in(guaranteed(9.0, 40.0), champion, 0.1) == (
+        "guarantee of the closed loop allows 9 s of backlog, the champion's 8",)
+    assert weaker_in(guaranteed(8.5, 44.0), champion, 0.1) == ()
+    (said,) = weaker_in(guaranteed(7.0, 39.0, "It ends, but on Sundays."), champion)
+    assert said.startswith("guarantee of the closed loop is another: It ends, but on Sundays.")
+
+
 NAMES = ("psi_cpu_some", "psi_io_full", "connections")
 WAYS = ("increasing", "decreasing")
 # of a grid as often as not, so that sides and amounts are equal in many examples

@@ -12,41 +12,23 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from models.verification.checker.archive import Rejected
+from models.verification.closed_loop.answer import GuaranteeCheck
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """A guarantee that goes with a bundle: its file, and what it says."""
+    """A guarantee that goes with a bundle: its file, and what its checker says of it."""
 
     content: bytes
-    statement: str
-
-
-class Checked(Protocol):
-    """What a checker answers."""
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the guarantee holds, by every leaf of its proofs."""
-
-    @property
-    def reason(self) -> str:
-        """Why not."""
-
-    @property
-    def statement(self) -> str:
-        """What is guaranteed, in words that the checker makes."""
-
-    @property
-    def leaves(self) -> int:
-        """Boxes that were proved again."""
+    checked: GuaranteeCheck
 
 
 class GuaranteeChecker(Protocol):
     """Checks a guarantee of a policy, and never raises on a bad one."""
 
     def __call__(self, content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
-                 settings: Mapping[str, float], levels: Mapping[str, Sequence[float]], seconds: float) -> Checked:
+                 settings: Mapping[str, float], levels: Mapping[str, Sequence[float]],
+                 seconds: float) -> GuaranteeCheck:
         """Args:
         content: of the guarantee's file; model: of the policy's.
         properties: what is proved of the model itself, as specification.yaml has it; of all that it may be shown
@@ -55,16 +37,6 @@ class GuaranteeChecker(Protocol):
         levels: target -> the only values that may be set, ascending; without those of which any may.
         seconds: limit.
         """
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Implements `Checked`."""
-
-    accepted: bool
-    reason: str = ""
-    statement: str = ""
-    leaves: int = 0
 
 
 def narrower(specification: Mapping[str, Any], shown: Mapping[str, tuple[float, float]],
@@ -91,7 +63,8 @@ def narrower(specification: Mapping[str, Any], shown: Mapping[str, tuple[float, 
     return ""
 
 
-def judged(content: bytes, form: str, keys: Sequence[str], statement_of: Callable[[Mapping[str, Any]], str]) -> Judged:
+def judged(content: bytes, form: str, keys: Sequence[str],
+           statement_of: Callable[[Mapping[str, Any]], str]) -> GuaranteeCheck:
     """Whether a guarantee follows that is a few numbers in JSON and has no leaves; never raises on a bad one.
 
     Args:
@@ -103,8 +76,8 @@ def judged(content: bytes, form: str, keys: Sequence[str], statement_of: Callabl
         document = json.loads(content)
         if set(document) != {"format", *keys} or document["format"] != form:
             raise Rejected(f"guarantee must be {form}, got {str(document)[:200]}")
-        return Judged(True, statement=statement_of(document))
+        return GuaranteeCheck(True, statement=statement_of(document))
     except Rejected as error:
-        return Judged(False, str(error))
+        return GuaranteeCheck(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
-        return Judged(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
+        return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")

@@ -19,9 +19,10 @@ from functools import partial
 from typing import Any
 
 from feature_store.finite_numbers import is_finite_number
-from models.control.contract.guarantee import Judged, Shipped, judged
+from models.control.contract.guarantee import Shipped, judged
 from models.control.contract.signals import Control
 from models.verification.checker.archive import Rejected
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.language.amounts import amount, plain
 
 ASSUMED = ("Allotments are worked out from one look at all limits, each agent acts on that look once before the next, "
@@ -103,7 +104,7 @@ class SharedLimits:
         if checked.accepted:
             found = self.excess(count, capacity, self.margin_of(properties) or 0.0)
             assert found is not None
-            shipped = Shipped(content, checked.statement)
+            shipped = Shipped(content, checked)
             one |= {"status": "PROVED", "reason": "", "statement": checked.statement,
                     "bound": capacity * (1.0 + found[0]), "steps": found[1]}
         one["seconds"] = time.monotonic() - began
@@ -111,7 +112,7 @@ class SharedLimits:
                  "caption": "For ever, from any limits"}
         return {"assumed": ASSUMED.format(one=self.one), "words": words, "found": [one], "shipped": shipped}
 
-    def check(self, content: bytes, properties: Sequence[Mapping[str, Any]]) -> Judged:
+    def check(self, content: bytes, properties: Sequence[Mapping[str, Any]]) -> GuaranteeCheck:
         """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
         return judged(content, self.form, (self.many, self.control.unit), partial(self._says, properties))
 

@@ -185,7 +185,7 @@ class ThroughEnvironment:
 
     def run(self) -> TrainedTogether:
         """Trains to the end; from the checkpoint, where there is one."""
-        if self.checkpoint is not None and self.checkpoint.exists():
+        if self.checkpoint is not None:
             self._resume(self.checkpoint)
         settings, state = self.settings, self.state
         stopped = ""
@@ -305,10 +305,12 @@ class ThroughEnvironment:
 
     @torch.no_grad()
     def _resume(self, path: Path) -> None:
-        """Raises InputError where the checkpoint is of another training."""
+        """Where there is a checkpoint. Raises InputError where it is of another training."""
         try:
             with np.load(path, allow_pickle=False) as file:
                 stored = {name: file[name] for name in file.files}
+        except FileNotFoundError:
+            return
         except (OSError, ValueError) as error:
             raise InputError(f"checkpoint: expected one that this training wrote, got {error}; remove it ({path})") \
                 from error

@@ -7,8 +7,8 @@
 What the model is fed with is what its bundle says: the task may have changed since. New are rows later than the last
 that was read (at first: than all that it was trained and tested on) and not from the future; the newest KEPT of all
 looks are kept in recent.parquet. A row that is no row (a value missing, beyond what it can be) is left out and
-counted; a missing target is a truth that has not arrived. Drift counts copies of a row once, as training does
-(feature_store/features.py).
+counted; a missing target is a truth that has not arrived. Drift counts rows with equal inputs once, in training too:
+telemetry that repeats itself says nothing new, and whether its truth would be equal is not known everywhere.
 """
 
 import math
@@ -66,7 +66,7 @@ def watch_rows(task: SupervisedTask, workload: str, watched: Watched) -> Looked:
     recent.to_parquet(watched.keep / RECENT)
     truth = recent[recent[task.target.name].notna()]
     errors, before = _errors(task, watched, truth)
-    drift, missing = _drift(watched, recent, task.target.name, has_truth=bool(errors))
+    drift, missing = _drift(watched, recent, has_truth=bool(errors))
     found = (_specification(watched, recent), *errors, *drift, _outside(watched, recent))
     return Looked(len(new), True, found, before, (*notes, *missing),
                   {"read_to": new["window_start"].iloc[-1].isoformat()})
@@ -101,8 +101,7 @@ def _new_rows(task: SupervisedTask, workload: str, telemetry: pd.DataFrame,
             tuple(f"{count(rows, 'row')} {said}" for rows, said in notes if rows))
 
 
-def _drift(watched: Watched, recent: pd.DataFrame, target: str,
-           has_truth: bool) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def _drift(watched: Watched, recent: pd.DataFrame, has_truth: bool) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     training = watched.training
     if training is None:
         return (), ("drift was not looked at: the rows that the model was trained on are nowhere to be found",)
@@ -111,8 +110,10 @@ def _drift(watched: Watched, recent: pd.DataFrame, target: str,
         raise InputError(f"rows of training must have the columns of the model, got none for {', '.join(missing)}")
     if "window_start" in training:  # else they are in the order of the telemetry
         training = training.sort_values("window_start", kind="stable")
-    before, now = (rows.drop_duplicates([name for name in (*units, target) if name in rows])
-                   for rows in (training, recent))
+    before, now = (rows.drop_duplicates(list(units)) for rows in (training, recent))
+    if len(now) < WINDOWS[0]:
+        return (), (f"drift was not looked at: the newest {count(len(recent), 'row')} have {len(now)} different "
+                    f"inputs, and {WINDOWS[0]} are needed; does the feed stand still?",)
     finding, notes = drift_finding(before, now, units, level_of(watched.look, watched.champions, 2), has_truth)
     return (finding,), notes
 

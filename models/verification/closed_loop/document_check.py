@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,8 @@ import numpy as np
 from feature_store.errors import InputError
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.verdict import Status
-
-
-@dataclass(frozen=True)
-class GuaranteeCheck:
-    """accepted, the reason if not; the leaves that were proved again; what is guaranteed, as it was derived."""
-
-    accepted: bool
-    reason: str = ""
-    leaves: int = 0
-    statement: str = ""
 
 
 def policy_digest(policy: Chain) -> str:
@@ -42,14 +32,14 @@ def require_said(document: Mapping[str, Any], statement: str) -> None:
 
 
 def checked_document(path: Path, keys: Sequence[str], policy: Chain, given: Mapping[str, Any],
-                     leaves: Callable[[Mapping[str, Any]], int]) -> GuaranteeCheck:
+                     derived: Callable[[Mapping[str, Any]], GuaranteeCheck]) -> GuaranteeCheck:
     """Whether a guarantee's document is of this policy and PROVED, and what it claims is. Never raises: refuses.
 
     Args:
         keys: what the document holds, all of it.
         given: what it must say word for word: the law, the observation.
-        leaves: checks what the document claims, its statement too, and counts the leaves of its proofs; raises whatever
-            it likes.
+        derived: checks what the document claims, its statement too, and every leaf of its proofs, and says what
+            follows; raises whatever it likes.
     """
     try:
         document = json.loads(path.read_text())
@@ -62,7 +52,7 @@ def checked_document(path: Path, keys: Sequence[str], policy: Chain, given: Mapp
         for name, value in given.items():
             if document[name] != value:
                 raise Rejected(f"{name} must be the one that is asked about, got {str(document[name])[:500]}")
-        return GuaranteeCheck(True, leaves=leaves(document), statement=document["statement"])
+        return derived(document)
     except (Rejected, InputError) as error:
         return GuaranteeCheck(False, str(error))
     except Exception as error:  # a malformed folder of any kind is a refusal, not a crash

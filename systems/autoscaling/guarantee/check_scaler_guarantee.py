@@ -15,8 +15,9 @@ from typing import Any
 
 from feature_store.whole_files import write_file
 from models.verification.checker.archive import Rejected
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.closed_loop.chain_builder import chain_file
-from models.verification.closed_loop.document_check import GuaranteeCheck, checked_document, require_said
+from models.verification.closed_loop.document_check import checked_document, require_said
 from models.verification.language.amounts import amount, plain
 from models.verification.proof_file import check_proof
 from systems.autoscaling.guarantee.backlog_bound import BacklogBound, backlog_bound
@@ -68,17 +69,19 @@ def check_scaler_guarantee(folder: Path, scaler: Scaler, law: ScalerLaw, seconds
     """
     deadline = time.monotonic() + seconds
 
-    def leaves(document: Mapping[str, Any]) -> int:
+    def derived(document: Mapping[str, Any]) -> GuaranteeCheck:
         numbers = {name: float(document[name]) for name in ("threshold", "headroom", "growth")}
-        _require_consequence(document, law, numbers)
-        return sum(_leaves(claim, folder, deadline) for claim in claims_of(scaler, law, **numbers))
+        bound = _claimed(document, law, numbers)
+        leaves = sum(_leaves(claim, folder, deadline) for claim in claims_of(scaler, law, **numbers))
+        return GuaranteeCheck(True, "", leaves, document["statement"], about(law, float(document["start"])),
+                              {"core seconds of backlog": bound.backlog, "steps until then": bound.steps})
 
     given = {"law": asdict(law), "observation": observation_of(scaler)}
-    return checked_document(folder / DOCUMENT, KEYS, scaler.policy, given, leaves)
+    return checked_document(folder / DOCUMENT, KEYS, scaler.policy, given, derived)
 
 
-def _require_consequence(document: Mapping[str, Any], law: ScalerLaw, numbers: Mapping[str, float]) -> None:
-    """Raises Rejected unless S and N follow."""
+def _claimed(document: Mapping[str, Any], law: ScalerLaw, numbers: Mapping[str, float]) -> BacklogBound:
+    """S and N, as the document claims them. Raises Rejected unless they follow."""
     if not all(0 < value < math.inf for value in (*numbers.values(), float(document["start"]))):
         raise Rejected("start, threshold, headroom and growth must be numbers > 0")
     bound = backlog_bound(law, numbers["threshold"], numbers["headroom"], numbers["growth"], float(document["start"]))
@@ -86,6 +89,7 @@ def _require_consequence(document: Mapping[str, Any], law: ScalerLaw, numbers: M
     if bound is None or not (claimed.backlog >= bound.backlog and claimed.steps >= bound.steps):
         raise Rejected("S and N must be no less than what follows from the growth")
     require_said(document, guaranteed(law, float(document["start"]), claimed))
+    return claimed
 
 
 def _leaves(claim: CatchingUp, folder: Path, deadline: float) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import read_chain
-from models.verification.closed_loop.document_check import GuaranteeCheck
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.language.amounts import plain
 from systems.autoscaling.guarantee.catching_up import KEPT, ROUNDED_DOWN, ScalerLaw
 from systems.autoscaling.guarantee.check_scaler_guarantee import check_scaler_guarantee
@@ -91,7 +91,9 @@ def check_shipped(content: bytes, model: bytes, properties: Sequence[Mapping[str
                 raise Rejected(f"objective must be the policy's, {plain(settings['slo_ms'])} ms, got "
                                f"{plain(service.slo_ms)} ms")
             found = check_scaler_guarantee(Path(name), scaler_of(read_chain(model), service, law), law, seconds)
-        return replace(found, statement=said(service, found.statement)) if found.accepted else found
+        if not found.accepted:
+            return found
+        return replace(found, statement=said(service, found.statement), about=said(service, found.about))
     except Rejected as error:
         return GuaranteeCheck(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash

@@ -80,7 +80,7 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
             "bound": known.backlog if known else None, "bound_unit": "core seconds",
             "steps": known.steps if known else None, "growth": known and one.growth, "leaves": checked.leaves,
             "seconds": one.seconds})
-        last = Shipped(content, checked.statement) if checked.accepted else last
+        last = Shipped(content, checked) if checked.accepted else last
         left -= one.seconds
         if known is None or left <= 0:
             break  # a load that changes by more is harder to follow

@@ -21,6 +21,7 @@ from models.export.onnx_model import INPUT, OPSET
 from models.export.product import Product, ProductInput, ProductOutput, promised
 from models.tasks.supervised.product import network_product
 from models.training.workload import raw_specification
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.decide import OnnxVerdict
 from models.verification.language.specification_language import parse_file
 from models.verification.network.fully_connected import ReluNetwork
@@ -88,12 +89,18 @@ def test_the_evidence_is_added_last(made: tuple[Path, OnnxVerdict, Product], tmp
 
 def test_a_guarantee_of_the_closed_loop_ships_with_its_proof_and_is_said_in_the_contract(
         made: tuple[Path, OnnxVerdict, Product], tmp_path: Path) -> None:
-    complete_bundle(made[0], tmp_path / "bundle", {}, Shipped(b"proof", "It holds."))
+    complete_bundle(made[0], tmp_path / "bundle", {}, Shipped(b"proof", GuaranteeCheck(True, statement="It holds.")))
     assert (tmp_path / "bundle" / "guarantee.npz").read_bytes() == b"proof"
     said = Contract.from_json(json.loads((tmp_path / "bundle" / "contract.json").read_text()))
     assert said.guarantee is not None and said.to_json()["guarantee"] == {
         "file": "guarantee.npz", "sha256": hashlib.sha256(b"proof").hexdigest(),
         "statement": "It holds."}
+    numbers = GuaranteeCheck(True, "", 1, "It is at most 3 s.", "It is at most so much.", {"s": 3.0})
+    (tmp_path / "other").mkdir()
+    complete_bundle(made[0], tmp_path / "other", {}, Shipped(b"proof", numbers))
+    said = Contract.from_json(json.loads((tmp_path / "other" / "contract.json").read_text()))
+    assert said.guarantee is not None and (said.guarantee.about, said.guarantee.at_most) == (
+        numbers.about, numbers.at_most)
 
 
 def test_a_network_that_falls_is_refuted_on_the_file_and_ships_without_a_proof(tmp_path: Path) -> None:

@@ -119,12 +119,14 @@ def test_a_gate_that_fails_is_said_in_words_with_value_and_limit() -> None:
         "baseline_mse times 1.5)"]
 
 
-def test_a_percentage_error_is_in_percent_beside_its_limit() -> None:
+@pytest.mark.parametrize(("value", "said"), [(0.61, "61.0 %"), (1.5, "150 %"), (-1.5, "-150 %"), (-0.5, "-50.0 %")])
+@pytest.mark.parametrize("unit", ["of the measured", "share"])
+def test_a_percentage_error_is_in_percent_beside_its_limit(value: float, said: str, unit: str) -> None:
     gates = {"passed": False, "gates": [{
-        "name": "test_mape", "metric": "test_mape", "value": 0.61, "comparison": "<=", "threshold": 0.5, "cases": 8,
-        "unit": "of the measured", "passed": False, "reason": "test_mape 0.61 <= 0.5 does not hold over 8 cases"}]}
+        "name": "test_mape", "metric": "test_mape", "value": value, "comparison": "<=", "threshold": 0.5, "cases": 8,
+        "unit": unit, "passed": False, "reason": f"test_mape {value} <= 0.5 does not hold over 8 cases"}]}
     assert decided(gates).reasons[0].replace("\N{NO-BREAK SPACE}", " ") == (
-        "Mean absolute percentage error: 61.0 %, over 8 cases; must be at most 50.0 % (gate `test_mape`)")
+        f"Mean absolute percentage error: {said}, over 8 cases; must be at most 50.0 % (gate `test_mape`)")
 
 
 def test_a_metric_that_is_missing_is_the_reason() -> None:

@@ -111,6 +111,19 @@ def test_a_new_pod_stays_new_until_its_resize_is_done() -> None:
         assert target.present()["cpu_limit_cores"] == 0.5
 
 
+def test_a_new_pod_whose_resize_is_not_done_is_new_to_the_next_controller_too() -> None:
+    cluster = new_cluster(2, LARGE)
+    with acting(cluster) as target:
+        target.apply({"target_replicas": 3.0, "target_cpu_limit_cores": 0.5})
+        cluster.node = lambda pod: None
+        target.apply({"target_cpu_limit_cores": 0.5})
+        target.release(ME)
+    with acting(cluster) as target:
+        assert target.present()["cpu_limit_cores"] == 0.5
+        target.apply({"target_cpu_limit_cores": 0.5})
+    assert cores_of(cluster) == ["500m"] * 3
+
+
 def test_a_pod_that_was_there_before_and_is_raised_by_hand_counts() -> None:
     cluster = new_cluster(2, LARGE)
     with acting(cluster) as target:

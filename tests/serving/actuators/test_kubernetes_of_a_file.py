@@ -57,6 +57,14 @@ def test_what_is_held_is_not_set_and_may_be_somebody_elses(tmp_path: Path) -> No
             target.apply({"target_memory_limit_mib": 600.0})
 
 
+def test_a_limit_that_is_held_must_be_there_for_a_policy_and_not_for_who_gives_back(tmp_path: Path) -> None:
+    with serve(new_cluster(2, {key: {"cpu": "1"} for key in ("limits", "requests")})) as url:
+        found = reached(tmp_path, url, "lease_s: 30}\nshield: {hold: [target_memory_limit_mib]}")
+        with pytest.raises(ActuatorError, match="must have a memory limit for target_memory_limit_mib to be held"):
+            make_actuator("kubernetes", contract(100.0), found.actuators, found.hold)
+        make_actuator("kubernetes", None, found.actuators, found.hold)
+
+
 def test_where_all_is_held_nothing_changes(tmp_path: Path) -> None:
     cluster = new_cluster(2, {key: {"cpu": "1", "memory": "500M"} for key in ("limits", "requests")})
     with serve(cluster) as url:

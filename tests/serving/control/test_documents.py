@@ -1,13 +1,18 @@
 """What the documents say of a controller holds: its file is read, its metrics and alerts are there."""
 
 import re
+import shlex
 import shutil
 import subprocess
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 import yaml
 
+from models.tasks.task import load_task
+from pipelines.controller_command_line import make_parser
+from serving.actuators.cgroup import CgroupTarget
 from serving.control.controller_file import read_controller_file
 from serving.control.metrics import Metrics
 from serving.control.parts import Model
@@ -38,6 +43,26 @@ def test_the_part_of_the_kubernetes_page_is_one(tmp_path):
     target = read_controller_file(tmp_path / "controller.yaml").actuators["kubernetes"]
     assert (target.deployment, target.lease_s, target.controls) == (
         "web", 45, ("target_replicas", "target_cpu_limit_cores"))
+
+
+def test_every_key_of_a_control_group_is_on_the_page():
+    written = yaml.safe_load(re.search(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])
+    assert set(written["cgroup"]) == set(CgroupTarget.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("page", [
+    "docs/controllers.md", "docs/reference/control.md", "docs/reference/kubernetes-actuator.md",
+    "docs/reference/shared-cluster.md", "docs/reference/microservices-control.md"])
+def test_controllers_on_a_page_know_their_task_and_have_a_folder_each(page):
+    """Of workloads that a predictor may have, too, the task is named; two of one task and workload share no folder."""
+    text = (ROOT / page).read_text().replace("\\\n", " ")
+    lines = re.findall(r"^ *assay (control (?!.*--generic).*)$", text, re.MULTILINE)
+    given = [make_parser().parse_args(shlex.split(line, comments=True)) for line in lines]
+    assert given
+    for one in given:
+        assert one.task or one.bundle or one.workload not in load_task("performance").workloads, one
+    for one, other in combinations(given, 2):
+        assert (one.task, one.workload, one.folder) != (other.task, other.workload, other.folder)
 
 
 def test_every_metric_is_on_the_page():

@@ -45,7 +45,23 @@ def test_a_signal_stops_also_where_it_comes_while_the_controller_begins_to_wait(
         stopped = stops_on_signals()
         with stopped._cond:  # as `wait` has it
             signal.raise_signal(number)
+            assert stopped.is_set()
         assert stopped.wait(10)
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+def test_a_signal_stops_also_where_no_thread_can_be_made(monkeypatch):
+    def none(*_):
+        raise RuntimeError("can't start new thread")
+
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    try:
+        stopped = stops_on_signals()
+        monkeypatch.setattr("_thread.start_new_thread", none)
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped.is_set()
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)

@@ -261,6 +261,40 @@ def test_a_start_that_is_refused_leaves_limits_while_the_ledger_says_stopped(con
     assert killed.limit("cpu") == "50000 100000"
 
 
+@pytest.mark.parametrize("trouble", ["two tasks", "a folder that cannot be written", "a full disk"])
+def test_a_start_that_is_refused_asks_the_ledger_for_a_stop_wherever_it_ends(configuration, tmp_path, killed, trouble,
+                                                                             monkeypatch):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+    _stop(configuration)
+    if trouble == "two tasks":
+        monkeypatch.setattr("serving.control.start.task_of_workload", _full)
+        request = replace(request, task=None)
+    elif trouble == "a folder that cannot be written":
+        (tmp_path / "own" / "lock").mkdir(parents=True)  # no file to be locked
+        request = replace(request, folder=tmp_path / "own")
+    else:
+        monkeypatch.setattr("serving.control.kill_switch.write_file", _no_room)
+        monkeypatch.setattr(TrajectoryLog, "__init__", _full)
+    with pytest.raises(AssayError, match=r"limits stay as they are set \(kill switch: stopped in the ledger by test"):
+        _started(request, configuration)
+    assert killed.limit("cpu") == "50000 100000"
+
+
+def _no_room(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_shadow_that_is_refused_leaves_the_stop_of_the_controller_whose_folder_it_was_given(configuration, tmp_path,
+                                                                                              killed):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05)
+    _started(request, configuration)
+    place = configuration.home / "controllers/autoscaling/nginx"
+    (place / LEDGER_FILE).write_text("somebody")
+    with pytest.raises(InputError, match="folder must be of a shadow alone"):
+        _started(replace(request, shadow=True, folder=place), configuration)
+    assert (place / LEDGER_FILE).read_text() == "somebody"
+
+
 def test_after_a_refusal_the_fallback_of_the_last_good_champion_acts_across_restarts(configuration, tmp_path, killed):
     request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05)
     _started(request, configuration)  # keeps it
@@ -399,8 +433,6 @@ def test_a_margin_that_switches_a_check_off_is_said_at_the_start(tmp_path, keys,
 @pytest.mark.parametrize(("changes", "message"), [
     ({"fixed": {"served_share": 1.5}},
      "fixed must be values that a policy may act on, got served_share is 1.5 share, outside of 0 to 1"),
-    ({"dry_run": {"cpu_limit_cores": 1e9, "memory_limit_mib": 64, "replicas": 1}},
-     r"dry_run must be possible values, got cpu_limit_cores is 1e\+09 cores, outside of"),
     ({"deadline_s": 0.001}, "deadline_s must be a number >= 0.01, got 0.001"),
     ({"timeout_s": 0.001}, "timeout_s must be a number >= 0.01, got 0.001"),
     ({"shield": {"hysteresis": 0.5}},
@@ -416,6 +448,15 @@ def test_a_file_with_which_nobody_could_ever_act_is_refused(configuration, tmp_p
             if name not in given.get("fixed", {})}
     with pytest.raises(InputError, match=message):
         _started(replace(REQUEST, controller=_changed(file, signals=left, **given), steps=1), configuration)
+
+
+def test_a_dry_run_may_begin_where_a_control_group_without_a_limit_does(configuration, tmp_path, killed):
+    host = {"cpu_limit_cores": 1, "memory_limit_mib": 65536, "replicas": 1}
+    for held in ([], ["target_memory_limit_mib"]):
+        file = _changed(_controller_file(tmp_path, killed), dry_run=host, shield={"hold": held})
+        (record,) = _started(replace(REQUEST, controller=file, actuator="dry-run", steps=1, every=0.05,
+                                     folder=tmp_path / f"controller-{len(held)}"), configuration)
+        assert record.actor == "fallback" and record.seen["memory_limit_mib"] == 65536
 
 
 @pytest.mark.parametrize("over", ["p99_ms", "slo_ms", "raised_s_ago", "target_replicas", "ready_replica"])

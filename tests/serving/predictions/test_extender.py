@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import requests
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from feature_store.written.model import parse_written
+from models.tasks.task import load_task
 from serving.bundle import check_bundle
 from serving.predictions.champions import Served
 from serving.predictions.extender import MOST_SCORE, filtered, prioritized, rank, require_known, score
@@ -167,3 +169,11 @@ def test_it_is_asked_as_kube_scheduler_asks(bundle, keys, tmp_path):
         for outcome, count in (("predicted", 4), ("no_prediction", 2)):
             line = f'assay_serve_nodes_total{{model="performance.redis",outcome="{outcome}"}} {count}.0'
             assert re.search(re.escape(line), samples)
+
+
+def test_the_example_of_the_page_gives_the_shipped_task_all_its_inputs():
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "serve.md").read_text()
+    text = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1]
+    shown = parse_written(ExtenderFile, text, "extender file", "serve.md").workloads["redis"]
+    assert shown.model == "performance.redis"
+    assert set(shown.features) == {one.name for one in load_task("performance").features("redis")}

@@ -115,6 +115,22 @@ def test_a_start_without_the_champion_s_bundle_serves_the_copy_until_it_is_there
     assert [path.name for path in copy_of(folder, 1).parent.iterdir()] == [version]
 
 
+def test_what_could_not_be_kept_is_kept_at_a_later_look(place, started, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    place.promote(1)
+    told = []
+    with monkeypatch.context() as patched:
+        patched.setattr("serving.predictions.last_good.whole_folder", full)
+        champions = started(told.append)
+        champions.look()
+    assert served(champions) == ("1", False) and sum("cannot be kept" in line for line in told) == 1
+    champions.look()
+    take_away(place)
+    assert served(started()) == ("1", True)
+
+
 @pytest.mark.parametrize("action", ["retire", "stop_acting"])
 @pytest.mark.parametrize("seen", [False, True])
 def test_a_retired_or_stopped_one_does_not_come_back(place, started, action, seen):

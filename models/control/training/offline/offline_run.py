@@ -105,8 +105,9 @@ def run(name: str, method: OfflineMethod, actions: Actions, experience: Transiti
     digest = run_digest(name, settings, seed, actions.policy, experience)
     buffer, worth_of = _buffer(actions, experience, settings)
     history: list[OfflineRow] = []
-    if checkpoint is not None and checkpoint.exists():
-        state, document = read_checkpoint(checkpoint, digest)
+    stored = None if checkpoint is None else read_checkpoint(checkpoint, digest)
+    if stored is not None:
+        state, document = stored
         method.restore(state)
         generator.set_state(state["generator"])
         history = [OfflineRow(**row) for row in document["history"]]

@@ -91,4 +91,7 @@ def test_a_checkpoint_is_written_again_after_another_run_has_taken_the_folder_aw
         training_run.write_checkpoint(path, state, {"digest": {}})
     assert not path.exists()
     training_run.write_checkpoint(path, state, {"digest": {}})
-    assert training_run.read_checkpoint(path, {})[0]["a"].tolist() == [1.0, 1.0]
+    stored = training_run.read_checkpoint(path, {})
+    assert stored is not None and stored[0]["a"].tolist() == [1.0, 1.0]
+    shutil.rmtree(path.parent)  # also before it is read
+    assert training_run.read_checkpoint(path, {}) is None

@@ -172,6 +172,22 @@ def test_telemetry_that_repeats_itself_as_it_always_did_has_not_drifted(tmp_path
     assert looked.rows == 1000 and "drift" not in found(looked) and "none of 2" in looked.findings[3].sentence
 
 
+def test_idle_rows_whose_truth_is_noisy_have_not_drifted_without_it(tmp_path: Path) -> None:
+    trained, rows = TRAINED.copy(), telemetry(1000, 1, LATER)
+    for number, frame in enumerate((trained, rows)):
+        frame.loc[np.random.default_rng(number).random(len(frame)) < 0.8, ["a", "b"]] = 0.1
+    looked = look(tmp_path, rows.assign(latency_ms=np.nan), training=trained)
+    assert "drift, no truth" not in found(looked) and any("none of 2" in one.sentence for one in looked.findings)
+
+
+@pytest.mark.parametrize("truth", [0.3, np.nan])
+def test_a_feed_that_stands_still_is_said(tmp_path: Path, truth: float) -> None:
+    looked = look(tmp_path, telemetry(100, 1, LATER).assign(a=0.1, b=0.1, latency_ms=truth))
+    assert not {"drift", "drift, no truth"} & {one.what for one in looked.findings}
+    assert any("100 rows have 1 different inputs, and 20 are needed; does the feed stand still?" in one
+               for one in looked.notes), looked.notes
+
+
 def test_few_new_rows_wait_and_no_row_counts_twice(tmp_path: Path) -> None:
     rows = telemetry(60, 1, LATER)
     first = look(tmp_path, rows.iloc[:30])

@@ -12,8 +12,8 @@ import pytest
 
 from feature_store.errors import InputError
 from models.verification.checker.chain import Chain
+from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.closed_loop.chain_builder import chain_values
-from models.verification.closed_loop.document_check import GuaranteeCheck
 from models.verification.decide import decide
 from models.verification.verdict import Status
 from systems.autoscaling.guarantee.backlog_bound import backlog_bound
