@@ -6,11 +6,13 @@ that the cache never finds half a run.
 """
 
 import errno
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from filelock import Timeout
 
@@ -40,17 +42,29 @@ def is_reached_without_links(path: Path, home: Path) -> bool:
 
 @contextmanager
 def held(path: Path) -> Iterator[bool]:
-    """Holds a lock file for the length of the block; False: somebody else does."""
-    lock = file_lock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
+    """Holds a lock file for the length of the block; False: somebody else does. Raises OSError: it cannot be opened."""
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(file_lock(path).acquire(blocking=False))
+            free = True
+        except Timeout:
+            free = False
+        except PermissionError:  # another account's run left it, say: whoever may read it can lock it too
+            free = _locked(lock.enter_context(open(path, "rb", opener=_no_link)))
+        yield free
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Whether it is, until it is closed; False: somebody else has locked it."""
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _no_link(path: str, flags: int) -> int:
+    """An opener."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @contextmanager

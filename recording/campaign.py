@@ -64,7 +64,7 @@ def record_campaign(
 
     Raises:
         MissingToolError: where a program is not installed.
-        InputError: where `raw` holds another campaign, or none to go on with.
+        InputError: where `raw` holds another campaign, none to go on with, or one that began on another machine.
         SourceError: where preparation fails, or no combination gave a sample.
     """
     plan = plan_campaign(settings)
@@ -72,9 +72,9 @@ def record_campaign(
         require_tools(required_tools(settings))
     folder = RawFolder(raw or destination / "raw", settings, resume=resume or write_only)
     campaign = Campaign(plan, lambda combination: folder.has(combination.identifier), on_progress)
-    if not write_only:
+    if not write_only and (left := campaign.left):
         packages = ("torch",) if "training" in settings.workloads else ()
-        keep_host(folder.path, required_tools(settings), packages)
+        keep_host(folder.path, required_tools(settings), packages, begun=len(left) < len(plan))
         campaign.record_missing(partial(_record, campaign, settings, folder), scratch, "removing temporary files")
     summary = write_dataset(settings, plan, folder, destination, command)
     campaign.tell("done", f"{summary.samples} samples in {destination}")

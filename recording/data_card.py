@@ -1,6 +1,7 @@
 """The data card of a recorded data set: how, where and with what it was recorded."""
 
 import json
+import math
 import os
 import platform
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from feature_store.errors import SourceError
+from feature_store.errors import InputError, SourceError
 from feature_store.schema import CONFIGURATION, METRICS, TARGET, TARGETS, Column
 from feature_store.whole_files import write_file
 from recording.raw_folder import Outcome
@@ -54,18 +55,41 @@ def machine() -> dict[str, Any]:
     }
 
 
-def keep_host(raw: Path, tools: Iterable[str], packages: Iterable[str] = ()) -> None:
-    """Keeps in a raw folder what this machine is and which versions it has: for when recording begins, and only once.
+def keep_host(raw: Path, tools: Iterable[str], packages: Iterable[str] = (), *, begun: bool) -> None:
+    """Keeps in a raw folder what this machine is and which versions it has: for when recording begins or goes on.
+
+    A campaign goes on nowhere else: its card names one machine, and one version of each program.
 
     Args:
         raw: of a campaign.
         tools: programs that it runs.
         packages: of Python, that it runs with.
+        begun: whether anything of it is recorded.
+
+    Raises:
+        InputError: it began on another machine, or with other versions.
+        SourceError: it does not say what it began on.
     """
-    if not (raw / _HOST).exists():
-        versions = {"python": platform.python_version(), **tool_versions(tools),
-                    **{name: version(name) for name in packages}}
-        write_file(raw / _HOST, json.dumps({"machine": machine(), "versions": versions}, indent=2))
+    versions = {"python": platform.python_version(), **tool_versions(tools),
+                **{name: version(name) for name in packages}}
+    here = {"machine": machine(), "versions": versions}
+    if not begun:
+        write_file(raw / _HOST, json.dumps(here, indent=2))
+    elif changes := _changes(read_host(raw), here):
+        raise InputError("resumed campaign must have the machine and the versions it began with, got "
+                         f"{', '.join(changes)} ({raw}): go on there, or write what is recorded with --write-only and "
+                         "begin another campaign here")
+
+
+def _changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What is not as it was, of what both name; the memory that a kernel counts differs a little from boot to boot."""
+    changes = []
+    for part in ("machine", "versions"):
+        for name, value in now[part].items():
+            old = then[part].get(name, value)
+            if old != value and not (name == "memory_gib" and math.isclose(old, value, rel_tol=0.02, abs_tol=0.15)):
+                changes.append(f"{name} {value} instead of {old}")
+    return changes
 
 
 def read_host(raw: Path) -> dict[str, Any]:

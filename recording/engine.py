@@ -52,6 +52,11 @@ class Campaign(Generic[Unit]):
         finished = sum(map(self.has, self.plan))
         self.on_progress(ProgressEvent(kind, message, finished, len(self.plan)))
 
+    @property
+    def left(self) -> list[Unit]:
+        """Units that are not there."""
+        return [unit for unit in self.plan if not self.has(unit)]
+
     def record_missing(self, record: Callable[[Guard, list[Unit]], None], scratch: Path | None, ending: str) -> None:
         """Has the units that are not there recorded.
 
@@ -60,7 +65,7 @@ class Campaign(Generic[Unit]):
             scratch: parent of the temporary folder; None: the system's.
             ending: what is done at the end, which may take its time on a slow disk.
         """
-        left = [unit for unit in self.plan if not self.has(unit)]
+        left = self.left
         if not left:
             return
         with sigterm_as_exit(), Guard(scratch) as guard:

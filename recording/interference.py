@@ -57,8 +57,13 @@ def draw_phases(random: np.random.Generator, profile: str, total_s: float) -> tu
 
 
 def interference_command(phases: tuple[Phase, ...], folder: Path) -> list[str | Path]:
-    """One shell command that runs the phases one after the other, writing under `folder`."""
-    return ["/bin/sh", "-c", "; ".join(_phase_command(phase, folder) for phase in phases)]
+    """The command that runs the phases one after the other, writing under `folder`.
+
+    They stand in a script there: those of some hours are more than one argument of a command may hold (128 KiB).
+    """
+    script = folder / "phases.sh"
+    script.write_text("".join(f"{_phase_command(phase, folder)}\n" for phase in phases))
+    return ["/bin/sh", script]
 
 
 def _phase_command(phase: Phase, folder: Path) -> str:

@@ -22,6 +22,13 @@ http {{
 """
 
 
+def write_configuration(run: Path, http: str, *, workers: int = 1, connections: int = 512) -> Path:
+    """Writes what nginx goes by from its next start or reload on, and returns the file; see `nginx_command`."""
+    path = run / "nginx.conf"
+    path.write_text(_CONFIGURATION.format(workers=workers, connections=connections, http=http))
+    return path
+
+
 def nginx_command(
     run: Path, http: str, *, workers: int = 1, connections: int = 512, files: Path | None = None
 ) -> list[str | Path]:
@@ -33,8 +40,7 @@ def nginx_command(
         connections: of a worker.
         files: folder that it serves, if any.
     """
-    own, path = run / "nginx", run / "nginx.conf"
+    own, path = run / "nginx", write_configuration(run, http, workers=workers, connections=connections)
     own.mkdir(exist_ok=True)
-    path.write_text(_CONFIGURATION.format(workers=workers, connections=connections, http=http))
     account = unprivileged(own, *([] if files is None else [files]))
     return [*account, "nginx", "-p", own, "-e", own / "error.log", "-c", path]

@@ -56,7 +56,7 @@ def prepare_state(guard: Guard, name: str, prepare: Prepare, is_ready: Callable[
         deadline = time.monotonic() + START_TIMEOUT_S
         while not is_ready(place):
             if not running.is_alive() or time.monotonic() > deadline:
-                raise failed(f"no answer from {command[0]}")
+                raise failed("no answer from the server")
             time.sleep(0.05)
         return lambda: guard.stop([running], grace_s=STOP_GRACE_S)
 

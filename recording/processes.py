@@ -43,10 +43,10 @@ def unprivileged(*folders: Path) -> list[str]:
 
     Args:
         folders: that the server reads and writes: they become the account's with all that is in them. Neither may the
-            recorder write there afterwards, nor may root run what lies there.
+            recorder write there afterwards nor follow links there, nor may root run what lies there.
 
     Raises:
-        InputError: the account cannot reach them, or there is none.
+        InputError: the account cannot reach them, there is none, or root may not start a program under it.
     """
     if os.geteuid() != 0:
         return []
@@ -59,11 +59,25 @@ def unprivileged(*folders: Path) -> list[str]:
                          "as an ordinary user in this namespace") from error
     start = ["setpriv", f"--reuid={ACCOUNT}", f"--regid={ACCOUNT}", "--clear-groups", "--no-new-privs"]
     for folder in folders:
-        if subprocess.run([*start, "test", "-x", folder], capture_output=True, check=False).returncode != 0:
+        if not _succeeds([*start, "test", "-x", folder]):
             raise InputError(
                 f"temporary folder must be open to the account {ACCOUNT}, which servers run under where the recorder "
                 f"is root, got {folder}: set TMPDIR to a folder that everybody may enter, and umask to 022")
     return start
+
+
+def _succeeds(command: list[str | Path]) -> bool:
+    """Whether a program under the servers' account, which prints nothing, does. Raises InputError: it did not start."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        failure = done.stderr.strip() if done.returncode else ""
+    except OSError as error:
+        failure = str(error)
+    if failure:
+        raise InputError(f"setpriv must start servers under the account {ACCOUNT} where the recorder is root, got "
+                         f"{failure!r}: install util-linux and let root change its account (CAP_SETUID, CAP_SETGID), "
+                         "or record as an ordinary user")
+    return done.returncode == 0
 
 
 def _hand_over(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Raw data of a campaign on disk: one folder for each finished combination, so that a kill loses one at most.
 
 settings.json                the campaign's settings; a resumed campaign must have the same
-host.json                    what it is recorded on (recording/data_card.py)
+host.json                    machine and versions (recording/data_card.py); a resumed campaign must have the same
 <combination>/outcome.json   what ran, from when to when, what crashed, what recording cost
 <combination>/metrics.parquet
 <combination>/<workload>.log stamped log of the load generator

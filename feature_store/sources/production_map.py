@@ -70,6 +70,8 @@ class AskedWindows(Written):
         given = [name for name in ("start", "end", "last_s") if getattr(self, name) is not None]
         if given not in (["start", "end"], ["last_s"]):
             raise ValueError(f"expected either `last_s` or `start` and `end`, got {', '.join(given) or 'none of them'}")
+        if self.last_s is not None and self.last_s < self.window_s:
+            raise ValueError(f"expected `last_s` of at least `window_s`, {self.window_s:g} s, got {self.last_s:g} s")
         return self
 
     def window_ends(self, now: datetime | None = None) -> tuple[datetime, datetime]:
@@ -82,12 +84,15 @@ class AskedWindows(Written):
             now: end of the time where the map says last_s; the present where None.
 
         Raises:
-            InputError: no calendar has such times.
+            InputError: no calendar has such times, or there is no whole window between them.
         """
         try:
             window = timedelta(seconds=self.window_s)
             if self.start is not None and self.end is not None:
-                return self.start + window, self.end
+                if (first := self.start + window) > self.end:
+                    raise InputError(f"end must be at least window_s after start, got {self.start} to {self.end} and "
+                                     f"{self.window_s:g} s (--mapping)")
+                return first, self.end
             epoch = datetime.fromtimestamp(0, UTC)
             end = epoch + ((now or datetime.now(UTC)) - epoch) // window * window
             return end - timedelta(seconds=self.last_s or 0.0) // window * window + window, end

@@ -48,7 +48,7 @@ def shown_address(url: str) -> str:
     Of one that is not well-formed only what follows the last @, for where its password ends nobody knows.
     """
     if (parts := _parts(url)) is None:
-        return url.rpartition("@")[2]
+        return url.rpartition("@")[2].partition("?")[0]
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
@@ -57,9 +57,20 @@ def _parts(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         well_formed = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        well_formed = well_formed and not _may_hold_a_password(parts)
     except ValueError:
         return None
     return parts if well_formed else None
+
+
+def _may_hold_a_password(parts: SplitResult) -> bool:
+    """Whether host, port and path may be a user, a password with a / in it, and a server behind the @ of the path."""
+    user, _, server = parts.netloc.rpartition("@")
+    _, at, behind = parts.path.rpartition("@")
+    if not at or ":" in user:  # its password ends before the host
+        return False
+    host = behind.partition("/")[0]
+    return server.endswith(":") or (parts.port is not None and (":" in host or "." in host or host == "localhost"))
 
 
 class PrometheusApi:
@@ -76,8 +87,8 @@ class PrometheusApi:
         """
         parts = _parts(url)
         if parts is None:
-            raise InputError("URL must be http(s)://[user:password@]host[:port][/path], with %2F for / in a password, "
-                             f"got {shown_address(url)!r} (Prometheus)")
+            raise InputError("URL must be http(s)://[user:password@]host[:port][/path], with %2F for / in a password "
+                             f"and %40 for @ in a path, got {shown_address(url)!r} (Prometheus)")
         if not timeout_s > 0:
             raise InputError(f"timeout_s must be positive, got {timeout_s!r} (Prometheus)")
         if retries < 0:

@@ -84,7 +84,8 @@ def record_scaling(
 
     Raises:
         MissingToolError: where a program is not installed.
-        InputError: where `raw` holds another campaign or none to go on with, or the trace cannot be used.
+        InputError: where `raw` holds another campaign, none to go on with, or one that began on another machine, or
+            the trace cannot be used.
         SourceError: where a server cannot be prepared, or no trial gave data.
     """
     if not write_only:
@@ -101,8 +102,9 @@ def record_scaling(
         finally:
             groups.remove_all()
 
-    if not write_only:
-        keep_host(folder.path, required_scaling_tools(settings))
+    if not write_only and (left := campaign.left):
+        begun = len(left) < len(campaign.plan) or any(folder.demand_s(name) is not None for name in settings.servers)
+        keep_host(folder.path, required_scaling_tools(settings), begun=begun)
         campaign.record_missing(record, scratch, "removing temporary files")
     summary = write_scaling_dataset(settings, plan, folder, destination, command)
     campaign.tell("done", f"{summary.points} points and {summary.windows} windows in {destination}")

@@ -1,7 +1,7 @@
 """Raw data of a scaling campaign on disk: one folder for each finished trial, so that a kill loses one at most.
 
 settings.json                 the campaign's settings; a resumed campaign must have the same
-host.json                     what it is recorded on (recording/data_card.py)
+host.json                     machine and versions (recording/data_card.py); a resumed campaign must have the same
 <server>-demand.json          CPU seconds of a request, measured before the trials
 <trial>/trial.json            what happened
 <trial>/requests.npz          what became of each request

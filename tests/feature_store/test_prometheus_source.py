@@ -297,13 +297,15 @@ def test_messages_do_not_show_the_password() -> None:
 @pytest.mark.parametrize(("url", "shown"), [
     ("http://me:s3cret@host:9090/team@prod/", "http://host:9090/team@prod/"),
     ("https://me:s3cret@[::1]:9090", "https://[::1]:9090"), ("http://host:9090/team@prod", "http://host:9090/team@prod"),
-    ("http://host?key=s3cret", "http://host")])
+    ("http://host/team@prod:1", "http://host/team@prod:1"), ("http://host?key=s3cret", "http://host")])
 def test_an_address_is_shown_as_it_is_but_for_its_secrets(url: str, shown: str) -> None:
     assert shown_address(url) == shown
 
 
 @pytest.mark.parametrize("url", ["http://me:s3/cret@host", "me:s3cret@host", "ftp://me:s3cret@host",
-                                 "http://me:s3cret@host:99999", "http://me:s3cret@:9090"])
+                                 "http://me:s3cret@host:99999", "http://me:s3cret@:9090", "http://me:/cret@host",
+                                 "http://admin:2024/secret@prom:9090", "http://admin:2024/secret@prom.example/team",
+                                 "http://ann@mail.example:2024/secret@prom:9090", "ftp://host?key=s3cret"])
 def test_what_is_no_address_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(InputError, match="URL must be http") as refused:
         PrometheusSource(url)

@@ -3,6 +3,7 @@
 The runner is a small script in these tests; tests/e2e starts the real one.
 """
 
+import fcntl
 import json
 import os
 import stat
@@ -15,7 +16,7 @@ import pytest
 from feature_store.errors import AssayError, InputError
 from feature_store.file_lock import file_lock
 from models.tasks.task import parse_task
-from pipelines import local_run, process_group
+from pipelines import local_run, process_group, run_folders
 from pipelines.local_run import AT_WORK_NAME, KEPT_RUNS, RunFailedError, RunOutcome, run_local
 from pipelines.request import TrainRequest
 from tests.e2e import tiny
@@ -162,6 +163,29 @@ def test_nothing_is_dropped_beside_a_run_which_may_read_what_an_earlier_one_wrot
     assert all(path.is_dir() for path in old)
     runner.run("alone")
     assert [path.is_dir() for path in old] == [False] * 4 + [True] * (KEPT_RUNS - 2)
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+def test_a_lock_that_another_account_left_counts_as_any_other(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, at_work: bool,
+) -> None:
+    """Of a run by sudo, say: it can be read, and not written."""
+    old = old_runs(runner.home, KEPT_RUNS + 2)
+    theirs = old[-1] / AT_WORK_NAME
+    theirs.touch()
+
+    def lock(path: Path) -> Any:
+        if path == theirs:
+            raise PermissionError(13, "Permission denied", str(path))
+        return file_lock(path)
+
+    monkeypatch.setattr(run_folders, "file_lock", lock)
+    runner.does("exit 0", {"event": "result", "summary": SUMMARY})
+    with theirs.open("rb") as held:
+        if at_work:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        runner.run()
+    assert [path.is_dir() for path in old] == ([True] * len(old) if at_work else [False] * 3 + [True] * (len(old) - 3))
 
 
 def test_an_interrupt_while_old_runs_are_deleted_leaves_none_by_halves(

@@ -21,7 +21,7 @@ import pytest
 
 from feature_store.errors import MissingToolError, SourceError
 from feature_store.schema import METRICS
-from recording import tools
+from recording import campaign, data_card, tools
 from recording.campaign import record_campaign, required_tools
 from recording.control_groups import find_hierarchy
 from recording.dataset import COLUMNS, CampaignSummary
@@ -29,8 +29,9 @@ from recording.engine import ProgressEvent
 from recording.loopback import accepts_connections, free_port
 from recording.preparation import Prepare, prepare_state
 from recording.processes import ACCOUNT, Guard
+from recording.raw_folder import Outcome, RawFolder
 from recording.settings import CampaignSettings
-from recording.workloads.base import Place
+from recording.workloads.base import Place, RunCommand, StartCommand
 from recording.workloads.catalogue import WORKLOADS
 from recording.workloads.mysql import MySQL
 from recording.workloads.redis import Redis
@@ -195,7 +196,7 @@ def test_a_server_that_does_not_start_is_reported(
 @needs_root
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mysql", "redis", "search"])
-def test_no_user_of_this_machine_becomes_root_through_a_server(name: str) -> None:
+def test_no_user_of_this_machine_becomes_root_through_a_server(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = WORKLOADS[name]
     if any(shutil.which(tool, path=tools.SEARCH_PATH) is None for tool in workload.tools):
         pytest.skip(f"needs {' and '.join(workload.tools)}")
@@ -203,6 +204,7 @@ def test_no_user_of_this_machine_becomes_root_through_a_server(name: str) -> Non
         "mysql": partial(MySQL().make_tables, tables=1, rows=10),
         "search": lambda place, run, start: Search().make_index(place, run, 10)}
     with open_scratch() as scratch, Guard(scratch) as guard:
+        monkeypatch.setenv("TMPDIR", str(scratch))  # root's, where its account cannot write
         home = prepare_state(guard, name, small.get(name, workload.prepare), workload.is_ready)
         place = Place(home, guard.folder / "run", free_port())
         place.run.mkdir()
@@ -211,6 +213,26 @@ def test_no_user_of_this_machine_becomes_root_through_a_server(name: str) -> Non
         await_true(lambda: workload.is_ready(place), 30)
         assert psutil.Process(server.session).uids() == (ACCOUNT, ACCOUNT, ACCOUNT)
         assert accepts_connections(place.port) == (name != "mysql")  # which has no password
+
+
+def test_a_server_that_does_not_answer_while_it_is_prepared_is_named(scratch: Path) -> None:
+    def prepare(place: Place, run: RunCommand, start: StartCommand) -> None:
+        start(["/bin/sh", "-c", "echo why"])
+
+    with Guard(scratch) as guard, pytest.raises(SourceError, match=r"no answer from the server \(redis\): why$"):
+        prepare_state(guard, "redis", prepare, lambda place: False)
+
+
+def test_a_campaign_that_does_not_say_what_it_began_on_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "require_tools", lambda names: None)
+    monkeypatch.setattr(data_card, "tool_versions", lambda names: {})
+    settings = dataclasses.replace(REDIS, combinations=2)
+    raw = RawFolder(tmp_path / "out" / "raw", settings, resume=False)
+    raw.write(Outcome("test-0", {}, 1.0, 2.0, 0.5, "", {}), pd.DataFrame(index=pd.DatetimeIndex([], tz="UTC")), {})
+    with pytest.raises(SourceError, match=r"must say what it was recorded on, got no host.json"):
+        record(tmp_path, settings, resume=True)
 
 
 def test_a_missing_tool_is_found_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

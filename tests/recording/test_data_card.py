@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feature_store.errors import SourceError
+from feature_store.errors import InputError, SourceError
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS
 from recording import data_card, tools
 from recording.data_card import card_text, keep_host, make_card, read_host
@@ -56,14 +56,31 @@ def test_the_card_names_what_was_recorded_on_wherever_it_is_written(
 ) -> None:
     with pytest.raises(SourceError, match=r"must say what it was recorded on, got no host.json"):
         read_host(tmp_path)
-    keep_host(tmp_path, ["sh"], ["pandas"])
+    keep_host(tmp_path, ["sh"], ["pandas"], begun=False)
     recorded = read_host(tmp_path)
     assert recorded["machine"] == data_card.machine() and recorded["versions"]["pandas"] == pd.__version__
     monkeypatch.setattr(tools, "SEARCH_PATH", "/nowhere")  # on a machine without the tools, and another one
     monkeypatch.setattr(data_card, "machine", dict)
-    keep_host(tmp_path, ["sh"])
     assert read_host(tmp_path) == recorded
     assert (card["machine"], card["versions"]) == (HOST["machine"], HOST["versions"])
+
+
+def test_a_campaign_goes_on_only_on_the_machine_and_with_the_versions_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SourceError, match=r"must say what it was recorded on, got no host.json"):
+        keep_host(tmp_path, ["sh"], ["pandas"], begun=True)
+    keep_host(tmp_path, ["sh"], ["pandas"], begun=False)
+    began, here = read_host(tmp_path), data_card.machine()
+    monkeypatch.setattr(data_card, "machine", lambda: {**here, "memory_gib": round(here["memory_gib"] + 0.1, 1)})
+    keep_host(tmp_path, ["sh"], ["pandas"], begun=True)  # the same, after another boot
+    monkeypatch.setattr(data_card, "machine", lambda: {**here, "cpus": 9999})
+    monkeypatch.setattr(data_card, "version", lambda name: "0.1")
+    with pytest.raises(InputError, match=r"got cpus 9999 instead of \d+, pandas 0.1 instead of [\d.]+ \("):
+        keep_host(tmp_path, ["sh"], ["pandas"], begun=True)
+    assert read_host(tmp_path) == began
+    keep_host(tmp_path, ["sh"], ["pandas"], begun=False)  # nothing was recorded there
+    assert read_host(tmp_path)["machine"]["cpus"] == 9999
 
 
 def test_the_recorders_share_is_weighted_by_time(card: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from feature_store.errors import InputError
-from recording import reaper
+from recording import processes, reaper
 from recording.processes import ACCOUNT, Guard, unprivileged
 from recording.reaper import session_members
 from tests.recording.test_campaign import needs_root, open_scratch
@@ -128,6 +128,23 @@ def test_a_folder_that_the_servers_account_cannot_enter_is_refused(scratch: Path
     scratch.chmod(0o700)
     with Guard(scratch) as guard, pytest.raises(InputError, match=f"must be open to the account {ACCOUNT}.* TMPDIR"):
         unprivileged(guard.folder)
+
+
+@pytest.mark.parametrize(("setpriv", "told"), [
+    ("echo 'setpriv: setresuid failed: Operation not permitted' >&2; exit 127", "setresuid failed: Operation not perm"),
+    ("", r"No such file or directory: 'setpriv'")])
+def test_what_setpriv_says_is_told_and_not_taken_for_a_folder_that_cannot_be_entered(
+    setpriv: str, told: str, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setpriv:
+        (scratch / "setpriv").write_text(f"#!/bin/sh\n{setpriv}\n")
+        (scratch / "setpriv").chmod(0o755)
+    monkeypatch.setenv("PATH", str(scratch))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(processes, "_hand_over", lambda folder: None)
+    with pytest.raises(InputError, match=f"^setpriv must start servers under the account {ACCOUNT}.*{told}") as caught:
+        unprivileged(scratch)
+    assert "TMPDIR" not in str(caught.value)
 
 
 def test_an_ordinary_users_servers_are_that_users(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ Write = Callable[[pd.DataFrame], object]
 def write_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes the data set whose one combination has these samples."""
     folder = RawFolder(tmp_path / "raw", CampaignSettings(), resume=False)
-    keep_host(folder.path, [])
+    keep_host(folder.path, [], begun=False)
     folder.write(Outcome("base-0", {}, 1.0, 2.0, 0.5, "", {}), pd.DataFrame(index=pd.DatetimeIndex([], tz="UTC")), {})
     monkeypatch.setattr(dataset, "make_card", lambda *_: {"recorder_core_share": {"sum": 0.0}})
     monkeypatch.setattr(dataset, "card_text", lambda card: "")
@@ -40,7 +40,7 @@ def write_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 def write_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes the scaling data set that has these points, windows and events."""
     raw = RawTrials(tmp_path / "raw", ScalingSettings(), resume=False)
-    keep_host(raw.path, [])
+    keep_host(raw.path, [], begun=False)
     monkeypatch.setattr(scaling_dataset, "scaling_card", lambda *_: {})
     monkeypatch.setattr(scaling_dataset, "scaling_card_text", lambda card: "")
 

@@ -34,7 +34,7 @@ class ScalableMySQL(ScalableServer):
 
     def copy(self, home: Path, instance: Path) -> Path:
         """A copy: a data folder has one server."""
-        shutil.copytree(home / "data", instance / "data")
+        shutil.copytree(home / "data", instance / "data", symlinks=True)  # a server laid it down: none is followed
         return instance
 
     def command(self, place: Place, workers: int) -> list[str | Path]:

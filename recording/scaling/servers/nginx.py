@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from recording.nginx_command import nginx_command
+from recording.nginx_command import nginx_command, write_configuration
 from recording.scaling.protocols import http_get
 from recording.scaling.servers.base import ScalableServer
 from recording.workloads.base import Place, RunCommand, StartCommand
@@ -42,18 +42,21 @@ class ScalableNginx(ScalableServer):
 
     def command(self, place: Place, workers: int) -> list[str | Path]:
         """nginx in the foreground."""
-        # Each worker has a listening socket of its own (reuseport): of connections that come at once one worker would
-        # take all.
-        return nginx_command(place.run, f"""access_log off;
-  gzip on; gzip_comp_level 6; gzip_types text/plain; default_type text/plain;
-  server {{ listen {place.address} reuseport; root {place.home}; }}""", workers=workers, files=place.home)
+        return nginx_command(place.run, self._http(place), workers=workers, files=place.home)
 
     def set_workers(self, place: Place, workers: int, leader: int) -> None:
         """A reload: new workers take over, old ones end once their connections have."""
-        self.command(place, workers)
+        write_configuration(place.run, self._http(place), workers=workers)
         os.kill(leader, signal.SIGHUP)
 
     def requests(self, random: np.random.Generator, count: int) -> list[bytes]:
         """Files at random."""
         files = random.integers(0, _FILES, count)
         return [http_get(f"/{file}.txt", "Accept-Encoding: gzip") for file in files]
+
+    def _http(self, place: Place) -> str:
+        # Each worker has a listening socket of its own (reuseport): of connections that come at once one worker would
+        # take all.
+        return f"""access_log off;
+  gzip on; gzip_comp_level 6; gzip_types text/plain; default_type text/plain;
+  server {{ listen {place.address} reuseport; root {place.home}; }}"""

@@ -47,7 +47,7 @@ class ScalableRedis(ScalableServer):
 
     def copy(self, home: Path, instance: Path) -> Path:
         """A copy: an instance appends to its file."""
-        shutil.copytree(home / "data", instance / "data")
+        shutil.copytree(home / "data", instance / "data", symlinks=True)  # a server laid it down: none is followed
         return instance
 
     def command(self, place: Place, workers: int) -> list[str | Path]:

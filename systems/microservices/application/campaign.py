@@ -61,7 +61,7 @@ def record(
 
     Raises:
         MissingToolError: where a program is not installed.
-        InputError: where `raw` holds another campaign, or none to go on with.
+        InputError: where `raw` holds another campaign, none to go on with, or one that began on another machine.
         SourceError: where a program of the application does not start or ends, or no segment is finished.
     """
     # Absolute: the programs that write there work in a folder of their own.
@@ -70,7 +70,7 @@ def record(
     if not write_only and not all(map(folder.has, campaign.plan)):
         require_tools(TOOLS)
         _require_exporter()
-        keep_host(folder.path, TOOLS, ("opentelemetry-sdk",))
+        keep_host(folder.path, TOOLS, ("opentelemetry-sdk",), begun=bool(folder.segments()))
         campaign.record_missing(partial(_record, campaign, settings, folder), scratch, "stopping the application")
     if not (segments := folder.segments()):
         raise SourceError(f"campaign: expected finished segments, got none ({folder.path})")

@@ -1,7 +1,7 @@
 """Raw data of a campaign on disk: one folder for each finished segment, so that a kill loses one at most.
 
 settings.json             what all segments of the campaign have in common
-host.json                 what it is recorded on (recording/data_card.py)
+host.json                 machine and versions (recording/data_card.py); a resumed campaign must have the same
 segment-<number>/segment.json    what happened
 segment-<number>/traces.otlp     spans as the SDK exported them (TracesData, protobuf)
 segment-<number>/requests.npz    what became of each request, names.npy which type it had

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError, MissingToolError, SourceError
-from recording import tools
+from recording import data_card, tools
 from recording.data_card import keep_host
 from recording.engine import ProgressEvent
 from recording.scaling import campaign, dataset, plan
@@ -154,7 +154,7 @@ def test_what_a_stopped_campaign_has_is_written_without_recording(
     monkeypatch.setattr(dataset, "scaling_card", lambda *arguments: {"missing": arguments[3]})
     monkeypatch.setattr(dataset, "scaling_card_text", lambda card: "")
     raw = RawTrials(tmp_path / "out" / "raw", SMALL, resume=False)
-    keep_host(raw.path, [])
+    keep_host(raw.path, [], begun=False)
     due = np.arange(0.0, 2.5, 0.01)
     result = Result(due, due, due, due + 0.01, np.zeros(len(due), dtype=np.uint8))
     samples = [Sample(0.5 * at, 0.1 * at, 0.0, 0.0, 0.1 * at, 0.0, 0, 0, 2.0) for at in range(6)]
@@ -171,6 +171,19 @@ def test_what_a_stopped_campaign_has_is_written_without_recording(
     RawTrials(empty / "raw", SMALL, resume=False)
     with pytest.raises(SourceError, match="expected points, got none"):
         record_scaling(SMALL, empty, lambda event: None, write_only=True)
+
+
+def test_a_demand_that_was_measured_elsewhere_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "require_tools", lambda names: None)
+    monkeypatch.setattr(data_card, "tool_versions", lambda names: {})
+    raw = RawTrials(tmp_path / "out" / "raw", SMALL, resume=False)
+    keep_host(raw.path, [], begun=False)
+    raw.write_demand("nginx", 0.001)
+    monkeypatch.setattr(data_card, "cpu_model", lambda: "another")
+    with pytest.raises(InputError, match="must have the machine and the versions it began with, got cpu_model another"):
+        record_scaling(SMALL, tmp_path / "out", lambda event: None, resume=True)
 
 
 def test_a_raw_folder_in_use_is_not_overwritten(tmp_path: Path) -> None:

@@ -50,13 +50,15 @@ def test_every_key_of_a_control_group_is_on_the_page():
     assert set(written["cgroup"]) == set(CgroupTarget.__dataclass_fields__)
 
 
-@pytest.mark.parametrize("page", [
-    "docs/controllers.md", "docs/reference/control.md", "docs/reference/kubernetes-actuator.md",
-    "docs/reference/shared-cluster.md", "docs/reference/microservices-control.md"])
+def _controllers(page):
+    return re.findall(r"^ *assay (control (?!.*--generic).*)$", page.read_text().replace("\\\n", " "), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in (ROOT / "docs/controllers.md", *sorted(PAGE.parent.glob("*.md")))
+                                  if _controllers(page)], ids=lambda page: page.stem)
 def test_controllers_on_a_page_know_their_task_and_have_a_folder_each(page):
     """Of workloads that a predictor may have, too, the task is named; two of one task and workload share no folder."""
-    text = (ROOT / page).read_text().replace("\\\n", " ")
-    lines = re.findall(r"^ *assay (control (?!.*--generic).*)$", text, re.MULTILINE)
+    lines = _controllers(page)
     given = [make_parser().parse_args(shlex.split(line, comments=True)) for line in lines]
     assert given
     for one in given:
