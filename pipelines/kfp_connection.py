@@ -53,7 +53,10 @@ class Endpoint:
 
 
 def resolve_endpoint(option: str | None, environment: Mapping[str, str]) -> Endpoint:
-    """The endpoint from `--endpoint`, else $ASSAY_KFP_ENDPOINT; the rest from the environment.
+    """The endpoint from `--endpoint`, else $ASSAY_KFP_ENDPOINT.
+
+    Token, a user's namespace and the authority's file come from $ASSAY_KFP_TOKEN, $ASSAY_KFP_NAMESPACE and
+    $ASSAY_KFP_CA_FILE.
 
     Raises:
         InputError: neither is given, it is no http address, or the authority's file is missing.

@@ -34,6 +34,10 @@ def place(task: Any, values: ValuesFile) -> None:
         kubernetes.use_secret_as_volume(task, values.signing_key.secret, SECRET_FOLDER)
         kubernetes.empty_dir_mount(task, "signing-key", KEY_FOLDER, medium="Memory", size_limit="1Mi")
         task.set_env_variable(SIGNING_KEY_VARIABLE, f"{SECRET_FOLDER}/{values.signing_key.file}")
+    for entry in values.secrets:
+        if name in entry.steps:
+            for variable, key in entry.variables.items():  # one by one, as kfp takes a key once for each call
+                kubernetes.use_secret_as_env(task, entry.secret, {key: variable})
     kubernetes.add_pod_label(task, *POD_LABEL)
     if values.user:
         kubernetes.set_security_context(task, values.user.id, values.user.group, run_as_non_root=True)

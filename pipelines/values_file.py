@@ -34,7 +34,11 @@ REPEATABLE = {
     "pages": True, "report": True,  # write the same files and the same metrics of the same run again
 }
 SIGNS = "register"
+REACH_SERVICES = ("ingest", "gate", "register", "pages")  # telemetry's store; MLflow, its artifacts, the ledger's table
 
+# what pipelines/placement.py sets, and the image (deploy/Dockerfile)
+_SET_BY_US = re.compile("ASSAY_.*|HOME|MLFLOW_DISABLE_TELEMETRY|ORT_DISABLE_TELEMETRY|GX_ANALYTICS_ENABLED")
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _CPU = re.compile(r"\d+m|\d*\.?\d+")
 _MEMORY = re.compile(r"(\d+)([EPTGMK]i?)?")  # what kfp takes
 _POWERS = {unit: power for power, unit in enumerate("KMGTPE", 1)}
@@ -141,6 +145,15 @@ class SigningKeyFields(Written):
     file: Text = Field(default="assay.key", description="Its key that holds the PEM file")
 
 
+class SecretFields(Written):
+    """A Kubernetes Secret of which steps get variables of their environment."""
+
+    secret: Text = Field(description="Kubernetes Secret; not that of the signing key")
+    variables: dict[str, Text] = Field(description="The Secret's keys, each by the name of the variable that holds it")
+    steps: ListOf[Text] = Field(default=REACH_SERVICES, description="Steps that get them; default: those that reach "
+                                                                    "object stores, MLflow or the ledger's table")
+
+
 class UserFields(Written):
     """Whom the steps run as."""
 
@@ -162,6 +175,8 @@ class ValuesFile(Written):
     configuration: Text = Field(description="ConfigMap with the cluster's `mlflow.yaml`; its `keys.private` lies in "
                                             "/run/assay, which `register` alone has")
     signing_key: SigningKeyFields = Field(description="The signing key, of a Secret")
+    secrets: ListOf[SecretFields] = Field(
+        default=(), description="Variables from Secrets: `AWS_*`, `PGPASSWORD`, `MLFLOW_TRACKING_*`")
     volumes: ListOf[VolumeFields] = Field(default=(), description="Further volumes of all steps, of telemetry say")
     user: UserFields | None = Field(default=None, description="Whom steps run as; default: the image's user")
     every_step: StepFields = Field(default=StepFields(), description="What holds of all steps")
@@ -183,7 +198,28 @@ class ValuesFile(Written):
                                                              f"two at once may break, got {fields.retries}")
         for name in REPEATABLE:
             self._refuse_request_above_limit(name)
+        self._check_secrets()
         return self
+
+    def _check_secrets(self) -> None:
+        given: set[tuple[str, str]] = set()
+        for index, entry in enumerate(self.secrets):
+            if entry.secret == self.signing_key.secret:
+                raise FieldError(["secrets", index, "secret"], "expected another Secret than that of the signing key, "
+                                                               f"which {SIGNS} alone sees, got {entry.secret!r}")
+            for place, step in enumerate(entry.steps):
+                if step not in REPEATABLE:
+                    raise FieldError(["secrets", index, "steps", place], f"unknown step; {nearest(step, REPEATABLE)}")
+            for variable in entry.variables:
+                where: list[str | int] = ["secrets", index, "variables", variable]
+                if not _VARIABLE.fullmatch(variable):
+                    raise FieldError(where, f"expected letters, digits and _, no digit in front, got {variable!r}")
+                if _SET_BY_US.fullmatch(variable):
+                    raise FieldError(where, f"expected a variable that Assay does not set itself, got {variable!r}")
+                for step in dict.fromkeys(entry.steps):
+                    if (step, variable) in given:
+                        raise FieldError(where, f"expected one Secret to give it to {step}, got two")
+                    given.add((step, variable))
 
     def _refuse_request_above_limit(self, name: str) -> None:
         step = self.step(name)

@@ -1,5 +1,6 @@
 """`assay promote`, `rollback`, `retire`, `history`, `audit-registry`, `adopt` and `ui`: registered versions."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -258,11 +259,19 @@ def open_registry(config: Path | None, task: str | None, workload: str | None) -
 
 
 def _open(configuration: "Configuration") -> Any:
-    import getpass
-
     from serving.registry import Registry
 
-    return Registry(configuration, actor=getpass.getuser())
+    return Registry(configuration, actor=_person())
+
+
+def _person() -> str:
+    """Who gave the command; in a pod the user may have no name."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def _moved(what: str, made: Any, json_output: bool) -> None:

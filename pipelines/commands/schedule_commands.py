@@ -1,6 +1,7 @@
 """`assay schedule create | list | delete`: recurring runs on a cluster; runs and monitors in this user's crontab."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,14 +13,24 @@ from rich.table import Table
 
 from feature_store.errors import InputError
 from pipelines.commands.compile_command import ValuesOption, read_values
-from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
+from pipelines.commands.train_commands import (
+    BudgetOption,
+    EndpointOption,
+    MappingOption,
+    MethodOption,
+    ParallelismOption,
+    SeedOption,
+    ShardsOption,
+    TaskOption,
+    TelemetryOption,
+    WorkloadOption,
+)
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
-from pipelines.request import check_run_name, make_request
+from pipelines.request import Fanout, check_run_name, make_request
 from pipelines.schedules.schedule_info import ScheduleInfo
 
 app = typer.Typer(no_args_is_help=True, help="Run the train pipeline, or look at its champions, at set times.")
 LocalOption = Annotated[bool, typer.Option("--local", help="This user's crontab (or systemd timers), no cluster.")]
-EndpointOption = Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")]
 NameOption = Annotated[str | None, typer.Option(help="Name of the schedule; default: train-<task>, monitor-<task>.")]
 
 
@@ -33,13 +44,15 @@ class Job(StrEnum):
 @app.command()
 @reported
 def create(
-    cron: Annotated[str, typer.Option(help="Five fields: minute hour day month weekday.")],
+    cron: Annotated[str, typer.Option(help="Five fields: minute hour day month weekday; of a cluster's time (UTC "
+                                           "by default), with --local of this machine's.")],
     job: Annotated[Job, typer.Argument(help="assay run --scheduled, or assay monitor (--local alone).")] = Job.TRAIN,
     act: Annotated[bool, typer.Option("--act", help="For monitor: also do what is decided.")] = False,
     task: TaskOption = "performance", telemetry: TelemetryOption = None,
-    mapping: MappingOption = None, seed: SeedOption = 0, name: NameOption = None, local: LocalOption = False,
-    endpoint: EndpointOption = None, values: ValuesOption = None, config: ConfigOption = None,
-    json_output: JsonOption = False,
+    mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
+    name: NameOption = None, local: LocalOption = False, endpoint: EndpointOption = None, values: ValuesOption = None,
+    shards: ShardsOption = None, parallelism: ParallelismOption = None, budget: BudgetOption = None,
+    config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Create a schedule, or replace the one of the same name; shows the next three run times.
 
@@ -59,10 +72,13 @@ def create(
     parsed, placed = parse_cron(cron), read_values(values)
     if local and placed:
         raise InputError("values: expected a cluster, which they are about, got --local (--values)")
-    _check(job, act, local)
+    given = {"method": method, "shards": shards, "parallelism": parallelism, "budget": budget}
+    training = [word for option, value in given.items() if value is not None for word in (f"--{option}", str(value))]
+    _check(job, act, local, training)
     if job is Job.MONITOR:
         monitored(load_task(task), task)
-    request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True, config=config)
+    request = make_request(task, telemetry, mapping, workload or (), seed, name or "", method, scheduled=True,
+                           config=config, fanout=Fanout(shards, parallelism), budget=budget)
     if job is Job.MONITOR:  # a mapping may have a task of its own
         monitored(request.task, task)
     chosen = name or f"{job}-{request.task.name}"
@@ -71,8 +87,9 @@ def create(
         # the job runs in another folder and environment: all paths are absolute, and it says which mlflow.yaml
         options = ["--task", str(Path(task).resolve()) if Path(task).suffix else task, "--telemetry", request.telemetry,
                    "--seed", str(seed), "--config", os.environ["ASSAY_CONFIG"],
-                   *(["--mapping", str(mapping.resolve())] if mapping else [])]
-        command = ["run", *options, "--scheduled"] if job is Job.TRAIN else [
+                   *(["--mapping", str(mapping.resolve())] if mapping else []),
+                   *(word for one in workload or () for word in ("--workload", one))]
+        command = ["run", *options, *training, "--scheduled"] if job is Job.TRAIN else [
             "monitor", *options, *(["--act"] if act else [])]
         made = create_local_schedule(
             assay_job(chosen, command, directory=Path(__file__).resolve().parents[2], home=configuration.home,
@@ -88,12 +105,14 @@ def create(
     _show([made], json_output)
 
 
-def _check(job: Job, act: bool, local: bool) -> None:
+def _check(job: Job, act: bool, local: bool, training: Sequence[str]) -> None:
     """Raises InputError: options that do not go together."""
     if job is Job.MONITOR:
         if not local:
             raise InputError("monitor: expected this machine (--local), got a cluster; there it is the CronJob "
                              "assay-monitor (docs/recipes/run-on-a-cluster.md)")
+        if training:
+            raise InputError(f"monitor: expected no option of training alone, got {training[1]} ({training[0]})")
     elif act:
         raise InputError("act: expected `assay schedule create monitor`, got train, which always acts (--act)")
 

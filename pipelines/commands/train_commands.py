@@ -37,11 +37,16 @@ MethodOption = Annotated[
     str | None, typer.Option(help=f"Overrules the task. Of predictors: {', '.join(METHODS)}; of policies: "
                                   f"{', '.join(POLICY_METHODS)}.")]
 BudgetOption = Annotated[
-    float | None, typer.Option(help="Overrules the task's training budget: 4 trains four times as long.", min=1e-3)]
+    float | None, typer.Option(help="Of policies: overrules the task's training budget; 4 trains four times as long.",
+                               min=1e-3)]
 ShardsOption = Annotated[
     int | None, typer.Option(help="Groups of workloads; default: as many as are at work at once.", min=1)]
 ParallelismOption = Annotated[
-    int | None, typer.Option(help="Shards at work at once; default: the cores (kfp runs at most 2 here).", min=1)]
+    int | None, typer.Option(help="Shards at work at once; default: the cores of this machine, for a cluster too (kfp "
+                                  "runs at most 2 here).", min=1)]
+EndpointOption = Annotated[
+    str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT. Token, a user's namespace and "
+                                  "a CA file: $ASSAY_KFP_TOKEN, $ASSAY_KFP_NAMESPACE, $ASSAY_KFP_CA_FILE.")]
 
 
 @reported
@@ -120,10 +125,9 @@ def run(
 def submit(
     task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
-    endpoint: Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")] = None,
-    shards: ShardsOption = None, parallelism: ParallelismOption = None, budget: BudgetOption = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run.")] = None, values: ValuesOption = None,
-    json_output: JsonOption = False,
+    endpoint: EndpointOption = None, shards: ShardsOption = None, parallelism: ParallelismOption = None,
+    budget: BudgetOption = None, name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
+    values: ValuesOption = None, json_output: JsonOption = False,
 ) -> None:
     """Submit one run of the train pipeline to a Kubeflow Pipelines cluster.
 

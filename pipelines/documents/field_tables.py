@@ -21,6 +21,7 @@ from pipelines.documents.written_files import FILES
 MARKED = re.compile(r"^<!-- fields: (?P<name>[^\n]*?) -->\n(?P<body>.*?)^<!-- end fields -->$",
                     re.MULTILINE | re.DOTALL)
 OPENING = re.compile(r"^\s*<!-- fields: ", re.MULTILINE)
+NOTHING: tuple[object, ...] = (None, [], {}, "")  # defaults that a table shows as "none"
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,16 @@ def _default(field: Schema, root: Schema, required: bool) -> str:
     if required:
         return "required"
     default = field.get("default")
-    if default in (None, [], {}, ""):
+    if default in NOTHING:
         return "none"
     below = {name: resolved(each, root).get("default") for name, each in field.get("properties", {}).items()}
-    return "as below" if default == below else _flow(default, outermost=True)
+    same = isinstance(default, Mapping) and _without_nothing(default) == _without_nothing(below)
+    return "as below" if same else _flow(default, outermost=True)
+
+
+def _without_nothing(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping that is made anew for each file has no default in the schema, and an empty one in its parent's."""
+    return {name: value for name, value in values.items() if value not in NOTHING}
 
 
 def _flow(value: Any, outermost: bool = False) -> str:

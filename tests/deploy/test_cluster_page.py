@@ -2,16 +2,26 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from deploy.manifests import PAGE
+from deploy.manifests import HERE, PAGE, manifests
+from feature_store.written.model import parse_written
 from models.configuration import load_configuration
+from models.tasks.task import load_task
 from pipelines.command_line import app
+from pipelines.controller_command_line import make_parser
+from pipelines.kfp_connection import CA_VARIABLE, ENDPOINT_VARIABLE, NAMESPACE_VARIABLE, TOKEN_VARIABLE
+from pipelines.values_file import ValuesFile
 from serving.keys import load_private_key
 from tests.e2e.tiny import ROOT
 from tests.pipelines.kfp_server import kfp_server
@@ -63,6 +73,58 @@ def test_the_cluster_s_mlflow_yaml_keeps_the_gates_and_takes_the_key_out_of_the_
     assert (made.tracking_uri, made.artifact_root) == ("http://mlflow:5000", "mlflow-artifacts:/assay")
     assert str(made.private_key_path) == "/run/assay/assay.key"
     assert made.public_key_path.is_relative_to(made.home) and made.ledger_path.is_relative_to(made.home)
+
+
+def told(words: list[str]) -> tuple[str, dict[str, Any]]:
+    """A command of assay and its options; raises click's error where it would be refused."""
+    command: Any = typer.main.get_command(app)
+    name = ""
+    while hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    return name, command.make_context(name, words).params
+
+
+def test_every_command_of_assay_on_the_page_is_one() -> None:
+    commands = [told(shlex.split(line)) for line in re.findall(r"^    (?:.*-- env USER=\S+ )?assay (.*)$",
+                                                               PAGE.read_text(), re.MULTILINE)]
+    assert [name for name, _ in commands] == ["create", "history", "promote", "init", "submit"]
+
+
+def test_what_the_page_trains_is_what_the_manifest_s_controller_acts_as() -> None:
+    page = PAGE.read_text()
+    (begun,) = [told(shlex.split(line))[1] for line in re.findall(r"^    assay (init .*)$", page, re.MULTILINE)]
+    made = {one.content["kind"]: one.content for one in manifests(HERE / "kustomize/controller")}
+    program, *words = made["Deployment"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    acting = make_parser().parse_args(words)
+    assert program == "assay"
+    assert (acting.task, acting.workload) == (load_task("autoscaling").name, begun["deployment"])
+    assert made["RoleBinding"]["metadata"]["namespace"] == begun["namespace"]
+    assert f"sed 's/NAMESPACE/{begun['namespace']}/g; s/DEPLOYMENT/{begun['deployment']}/g'" in page
+
+
+def test_the_page_s_secrets_fit_the_values_and_name_what_its_table_names() -> None:
+    page = PAGE.read_text()
+    (example,) = re.findall(r"\n\n((?: {4}secrets:\n)(?: {5,}.*\n)+)\n", page)
+    values = parse_written(ValuesFile, (HERE / "values.yaml").read_text() + dedent(example), "values", "the page")
+    (entry,) = values.secrets
+    table = set(re.findall(r"`((?:MLFLOW|AWS|PG)[A-Z_]+)`", page))
+    assert set(entry.variables) == set(entry.variables.values()) <= table
+    assert f"create secret generic {entry.secret} " in page
+
+
+def test_the_page_names_every_variable_that_is_read_for_the_connection() -> None:
+    for name in (ENDPOINT_VARIABLE, TOKEN_VARIABLE, NAMESPACE_VARIABLE, CA_VARIABLE):
+        assert f"| `{name}` |" in PAGE.read_text()
+
+
+def test_its_command_for_another_namespace_leaves_none_of_the_first(tmp_path: Path) -> None:
+    (command,) = re.findall(r"^    (sed -i 's/namespace: kubeflow.*)$", PAGE.read_text(), re.MULTILINE)
+    shutil.copytree(HERE / "kustomize", tmp_path / "deploy/kustomize")
+    subprocess.run(["bash", "-e", "-c", command], cwd=tmp_path, check=True, timeout=60)
+    texts = [path.read_text() for path in (tmp_path / "deploy").rglob("*.yaml")]
+    assert not [text for text in texts if "kubeflow" in text]
+    assert sum("namespace: team" in text for text in texts) == 6
 
 
 @pytest.mark.parametrize("submit", [False, True], ids=["the schedule", "or one run, with the same options but --cron"])

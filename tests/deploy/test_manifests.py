@@ -3,12 +3,13 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from deploy.manifests import HERE, PAGE, manifests, problems
-from pipelines.placement import POD_LABEL
+from pipelines.placement import CONFIGURATION_FOLDER, KEY_FOLDER, POD_LABEL, SECRET_FOLDER
 
 PIPELINE, CONTROLLER = HERE / "kustomize/pipeline", HERE / "kustomize/controller"
 
@@ -74,10 +75,68 @@ def test_the_database_hears_whoever_reads_or_writes_a_ledger_in_it() -> None:
     heard = [one["podSelector"]["matchLabels"].items() for rule in policy["ingress"] for one in rule["from"]]
     templates = [one.content["spec"]["template"]["metadata"]["labels"] for one in manifests()
                  if one.content["kind"] == "Deployment"]
-    assert len(templates) == 2
-    for labels in [dict([POD_LABEL]), *templates]:  # of the steps, MLflow, a controller
+    assert len(templates) == 3
+    for labels in [dict([POD_LABEL]), *templates]:  # of the steps, MLflow, the operator, a controller
         assert any(labels.items() >= selected for selected in heard), labels
     assert not any({"app": "other"}.items() >= selected for selected in heard)
+
+
+def pods(folder: Path = PIPELINE) -> dict[str, Any]:
+    """The pod's spec of each manifest that starts some, by its name."""
+    found = {}
+    for one in manifests(folder):
+        spec = one.content.get("spec", {})
+        template = spec.get("jobTemplate", {}).get("spec", spec).get("template")
+        if template:
+            found[one.content["metadata"]["name"]] = template["spec"]
+    return found
+
+
+def test_only_what_people_decide_with_has_the_signing_key_and_it_sleeps_until_they_ask() -> None:
+    key = yaml.safe_load((HERE / "values.yaml").read_text())["signing_key"]
+    sees = {name for name, pod in pods().items() if key["secret"] in str(pod)}
+    assert sees == {"assay-operator", "assay-review"}
+    kinds = {one.content["metadata"]["name"]: one.content for one in manifests(PIPELINE) if "metadata" in one.content}
+    assert kinds["assay-operator"]["spec"]["replicas"] == 0 and kinds["assay-review"]["spec"]["suspend"] is True
+    for name in sees:
+        (container,) = pods()[name]["containers"]
+        assert container["command"][:2] == ["sh", "-c"]
+        copies, then = container["command"][2].split(" && exec ")
+        assert copies == f"install -m 600 {SECRET_FOLDER}/{key['file']} {KEY_FOLDER}/{key['file']}"
+        assert then in ("sleep infinity", "assay promote --pending --json")
+        mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {SECRET_FOLDER, KEY_FOLDER, CONFIGURATION_FOLDER, "/var/lib/assay"} <= mounted
+        # the ledger's entries name a user, and uid 10001 has no name in the image
+        assert "USER" in {entry["name"] for entry in container["env"]}
+
+
+def test_variables_come_from_the_secret_that_the_page_makes_where_there_is_one() -> None:
+    taken = {name: [one["secretRef"] for container in pod["containers"] for one in container.get("envFrom", ())]
+             for name, pod in pods().items()}
+    services = [{"name": "assay-services", "optional": True}]
+    assert {name for name, found in taken.items() if found == services} == {
+        "assay-monitor", "assay-operator", "assay-review"}
+    assert "create secret generic assay-services " in PAGE.read_text()
+
+
+@pytest.mark.parametrize("folder", [PIPELINE, CONTROLLER], ids=lambda folder: folder.name)
+def test_a_registry_is_changed_in_one_line(folder: Path) -> None:
+    """`newName`: `name` is what images are found by."""
+    (kustomization,) = (one.content for one in manifests(folder) if one.content["kind"] == "Kustomization")
+    (image,) = kustomization["images"]
+    assert image.keys() == {"name", "newName", "newTag"}
+    used = {container["image"] for pod in pods(folder).values() for container in pod["containers"]}
+    assert {name for name in used if name.startswith("registry.example/")} == {image["name"]}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("folder", [PIPELINE, CONTROLLER], ids=lambda folder: folder.name)
+def test_another_registry_takes_the_place_of_the_one_of_the_files(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / folder.name)
+    text = (copy / "kustomization.yaml").read_text()
+    (copy / "kustomization.yaml").write_text(text.replace("newName: registry.example/", "newName: mine.example:5000/"))
+    done = subprocess.run(["kubectl", "kustomize", copy], capture_output=True, text=True, check=True)
+    assert "registry.example" not in done.stdout and "image: mine.example:5000/assay" in done.stdout
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")

@@ -9,8 +9,11 @@ test's own and a small KFP server), the signature's own tool. Only taken apart, 
     assay init     looks at a service; tests/systems/autoscaling/service/test_init.py has one
     make           installs; `make -n` says what it would do
     sudo           the program that it starts must be there
+    python -c      executed: it writes the telemetry of an example
+    python -m      the module must be there
 """
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -133,6 +136,12 @@ def try_command(command: Command, finished: Finished) -> None:
             tool = Path(sys.executable).with_name("model_signing")
             done = subprocess.run([tool, *arguments], cwd=finished.folder, capture_output=True, text=True)
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        case "python", ["-c", _]:
+            done = subprocess.run([sys.executable, *arguments], cwd=finished.folder, capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": str(tiny.ROOT)})
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+        case "python", ["-m", module, *_]:
+            assert importlib.util.find_spec(module) is not None, command
         case "sudo", [script]:
             assert os.access(tiny.ROOT / script, os.X_OK), command
         case _:

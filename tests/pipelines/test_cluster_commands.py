@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from feature_store.digests import content_digest
 from pipelines.command_line import app
+from pipelines.kfp_connection import CA_VARIABLE, ENDPOINT_VARIABLE, NAMESPACE_VARIABLE, TOKEN_VARIABLE
 from pipelines.request import code_version
 from recording.loopback import free_port
 from tests.e2e import tiny
@@ -91,6 +92,30 @@ def test_a_schedule_is_created_listed_replaced_and_deleted(server: KfpServer) ->
     gone = call("schedule", "delete", "train-tiny")
     assert gone.exit_code == 0 and "deleted train-tiny" in gone.stdout
     assert server.state.recurring_runs == {} and json.loads(call("schedule", "list", "--json").stdout) == []
+
+
+def test_a_schedule_has_the_workloads_method_and_parallelism_that_it_was_told(server: KfpServer) -> None:
+    done = schedule("--workload", "redis", "--method", "plain", "--parallelism", "3")
+    assert done.exit_code == 0, done.output
+    stored = only(server.state.recurring_runs)
+    parameters = stored["runtime_config"]["parameters"]
+    assert parameters["workloads"] == ["redis"]
+    assert yaml.safe_load(parameters["task_yaml"])["training"] == tiny.task()["training"] | {"method": "plain"}
+    assert '"parallelismLimit": 3' in json.dumps(stored["pipeline_spec"])
+
+
+def test_a_schedule_of_policies_has_the_budget_that_it_was_told(server: KfpServer) -> None:
+    done = call("schedule", "create", "--cron", "0 2 * * *", "--task", "autoscaling", "--budget", "4")
+    assert done.exit_code == 0, done.output
+    parameters = only(server.state.recurring_runs)["runtime_config"]["parameters"]
+    assert yaml.safe_load(parameters["task_yaml"])["training"]["budget"] == 4.0
+
+
+@pytest.mark.parametrize("command", [("submit",), ("schedule", "create"), ("schedule", "list")])
+def test_help_names_what_is_read_of_the_environment(command: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
+    for variable in (ENDPOINT_VARIABLE, TOKEN_VARIABLE, NAMESPACE_VARIABLE, CA_VARIABLE):
+        assert f"${variable}" in done.stdout
 
 
 def test_no_task_of_a_schedule_is_answered_from_the_cache(server: KfpServer) -> None:

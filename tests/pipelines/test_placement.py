@@ -14,7 +14,8 @@ from feature_store.written.model import parse_written, read_written
 from pipelines.command_line import app
 from pipelines.compiled import compile_train
 from pipelines.placement import KEY_FOLDER, SECRET_FOLDER
-from pipelines.values_file import REPEATABLE, SIGNS, ValuesFile, memory_bytes
+from pipelines.values_file import REACH_SERVICES, REPEATABLE, SIGNS, ValuesFile, memory_bytes
+from tests.deploy.dockerfile import instructions
 from tests.e2e.tiny import ROOT
 
 VALUES = ROOT / "deploy/values.yaml"
@@ -27,6 +28,7 @@ every_step:
 steps:
   finetune: {node_selector: {pool: large}, retries: 0}
 """
+ONE = "secrets: [{secret: services, variables: {PGPASSWORD: password}}]"
 
 
 def read(text: str) -> ValuesFile:
@@ -132,6 +134,63 @@ def test_with_an_image_alone_nothing_else_changes(tmp_path: Path) -> None:
     lines = list(zip(plain.splitlines(), changed.splitlines(), strict=True))
     different = [new for old, new in lines if old != new]
     assert {line.strip() for line in different} == {"image: mine:2"} and len(different) == len(REPEATABLE)
+
+
+def variables(fields: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Of a step: Secret and key by the variable."""
+    return {pair["envVar"]: (secret["secretName"], pair["secretKey"])
+            for secret in fields.get("secretAsEnv", ()) for pair in secret["keyToEnv"]}
+
+
+def test_steps_that_reach_services_get_variables_from_secrets_and_no_other_does(tmp_path: Path) -> None:
+    document = yaml.safe_load(VALUES.read_text()) | yaml.safe_load("""
+secrets:
+  - {secret: store, variables: {AWS_ACCESS_KEY_ID: id, AWS_SECRET_ACCESS_KEY: key}}
+  - {secret: twice, variables: {PGPASSWORD: password, MLFLOW_TRACKING_PASSWORD: password}, steps: [gate, register]}
+""")
+    _, _, placed = compiled(tmp_path, values=read(yaml.safe_dump(document)))
+    store = {"AWS_ACCESS_KEY_ID": ("store", "id"), "AWS_SECRET_ACCESS_KEY": ("store", "key")}
+    both = store | dict.fromkeys(["PGPASSWORD", "MLFLOW_TRACKING_PASSWORD"], ("twice", "password"))
+    expected: dict[str, Any] = {name: {} for name in REPEATABLE}
+    expected |= dict.fromkeys(REACH_SERVICES, store) | dict.fromkeys(["gate", "register"], both)
+    assert {name: variables(fields) for name, fields in placed.items()} == expected
+    for fields in placed.values():
+        json_format.ParseDict(fields, kubernetes_executor_config_pb2.KubernetesExecutorConfig())
+
+
+def test_what_the_shipped_file_has_as_a_comment_holds(tmp_path: Path) -> None:
+    text = VALUES.read_text()
+    at = text.index("# secrets:")
+    commented = text[at:text.index("\n\n", at)]
+    values = read(text.replace(commented, "\n".join(line.removeprefix("# ") for line in commented.splitlines())))
+    (entry,) = values.secrets
+    assert set(entry.variables) >= {"PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD"}
+    assert set(variables(compiled(tmp_path, values=values)[2]["ingest"])) == set(entry.variables)
+
+
+def test_no_secret_takes_the_place_of_what_is_set_here_or_by_the_image(shipped: Any) -> None:
+    of_image = next(words for name, words in instructions(ROOT / "deploy/Dockerfile") if name == "ENV")
+    names = {word.partition("=")[0] for word in of_image.split()}
+    names |= {entry["name"] for container in containers(shipped[1]).values() for entry in container["env"]}
+    assert {"ASSAY_HOME", "ASSAY_CONFIG", "ASSAY_SIGNING_KEY_FILE", "HOME"} <= names
+    for name in names:
+        with pytest.raises(InputError, match=f"expected a variable that Assay does not set itself, got '{name}'"):
+            read(VALUES.read_text() + ONE.replace("PGPASSWORD", name))
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("secret: services", "secret: assay-signing-key", "secrets[0].secret: expected another Secret than that of the"),
+    ("PGPASSWORD", "PG-PASSWORD", "secrets[0].variables.PG-PASSWORD: expected letters, digits and _, no"),
+    ("}}]", "}, steps: [regster]}]", "secrets[0].steps[0]: unknown step; did you mean 'register'?"),
+    ("}}]", "}}, {secret: more, variables: {PGPASSWORD: other}, steps: [gate]}]",
+     "secrets[1].variables.PGPASSWORD: expected one Secret to give it to gate, got two"),
+    ("password}", "''}", "secrets[0].variables.PGPASSWORD: expected a text that is not empty"),
+    (", variables: {PGPASSWORD: password}", "", "'variables' is missing"),
+])
+def test_a_secret_that_does_not_fit_is_refused(old: str, new: str, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read(VALUES.read_text() + ONE.replace(old, new, 1))
+    assert message in str(raised.value) and "values.yaml" in str(raised.value)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

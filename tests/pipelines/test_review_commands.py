@@ -1,6 +1,7 @@
 """`assay promote --pending` and `assay audit-registry`, as a schedule and a person call them."""
 
 import json
+import os
 from pathlib import Path
 
 import mlflow
@@ -9,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from models.configuration import Configuration, load_configuration
 from pipelines.command_line import app
+from pipelines.commands import registry_commands
 from serving.registry import Registry
 from tests.components.steps import IGNORED_WARNING
 from tests.serving.conftest import ROOT, accept, write_bundle
@@ -101,3 +103,15 @@ def test_the_registry_is_audited_and_healed(client: mlflow.MlflowClient) -> None
 def test_without_a_state_folder_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "none"))
     assert call("audit-registry").exit_code == 0 and not (tmp_path / "none").exists()
+
+
+def test_who_has_no_name_is_known_by_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a pod whose uid stands in no /etc/passwd."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(_: int) -> None:
+        raise KeyError("getpwuid(): uid not found: 4242")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert registry_commands._person() == f"user {os.getuid()}"

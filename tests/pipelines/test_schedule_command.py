@@ -3,6 +3,7 @@
 import json
 import shlex
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,18 @@ class TestLocalSchedule:
         # without it the shipped mlflow.yaml would decide, with its approval: auto
         assert words[words.index("--config") + 1] == str(project / "mlflow.yaml")
 
+    def test_what_a_run_is_told_can_be_told_to_a_schedule(self) -> None:
+        told = ("--workload", "redis", "--method", "plain", "--shards", "1", "--parallelism", "2")
+        done = create(*told)
+        assert done.exit_code == 0, done.output
+        words = entry()
+        assert set(zip(told[::2], told[1::2], strict=True)) <= set(pairwise(words))
+        assert words[words.index("run") - 1].endswith("/assay") and "--scheduled" in words
+
     def test_a_monitor_is_scheduled_listed_and_deleted_like_training(self, project: Path) -> None:
         create()
         done = call("schedule", "create", "monitor", "--cron", "*/5 * * * *", "--local", "--task", "tiny.yaml",
-                    "--telemetry", "samples.parquet", "--act", "--json")
+                    "--telemetry", "samples.parquet", "--workload", "redis", "--act", "--json")
         assert done.exit_code == 0, done.output
         assert [one["name"] for one in json.loads(done.stdout)] == ["monitor-tiny"]
         line = (read_crontab() or b"").decode().splitlines()[-1]
@@ -70,7 +79,7 @@ class TestLocalSchedule:
         assert line.startswith("*/5 * * * * cd ") and line.endswith(" # assay schedule monitor-tiny")
         assert words[words.index("monitor"):words.index(">>") + 2] == [
             "monitor", "--task", str(project / "tiny.yaml"), "--telemetry", str(project / "samples.parquet"), "--seed",
-            "0", "--config", str(project / "mlflow.yaml"), "--act", ">>",
+            "0", "--config", str(project / "mlflow.yaml"), "--workload", "redis", "--act", ">>",
             str(project / "home/logs/schedule-monitor-tiny.log")]
         listed = json.loads(call("schedule", "list", "--local", "--json").stdout)
         assert [(one["name"], one["cron"]) for one in listed] == [("nightly", "0 2 * * *"), (
@@ -112,6 +121,8 @@ class TestLocalSchedule:
         unmonitored = call("schedule", "create", "monitor", "--cron", "0 2 * * *", "--local", "--task",
                            str(tiny.ROOT / "tests/kinds/table_controller.yaml"))
         assert unmonitored.exit_code == 2 and "must be of a kind that is monitored" in unmonitored.stderr
+        trained = call("schedule", "create", "monitor", "--cron", "0 2 * * *", "--local", "--budget", "2")
+        assert trained.exit_code == 2 and "no option of training alone, got 2.0 (--budget)" in trained.stderr
         cluster = call("schedule", "create", "monitor", "--cron", "0 2 * * *", "--endpoint", "http://127.0.0.1:1")
         assert cluster.exit_code == 2 and "the CronJob assay-monitor" in cluster.stderr
         assert read_crontab() == OWN

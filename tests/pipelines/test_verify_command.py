@@ -28,6 +28,7 @@ from pipelines.commands import verify_command
 from tests.models.verification.onnx_files import dense_file, dense_model, replayed, spike_file, undecided_file
 
 PROVED, REFUTED, BAD, OPEN = 0, 1, 2, 3
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +66,16 @@ def test_refuted_is_exit_code_1_with_a_witness(folder) -> None:
     ((x, y),) = replayed(folder / "model.onnx", json.loads((folder / "found.json").read_text()))
     assert ((x >= 0) & (x <= 1)).all() and y[0] > 1.5
     assert not list(folder.glob(".*"))
+
+
+def test_the_page_s_example_is_proved_and_with_one_more_question_refuted(folder) -> None:
+    bundle, page = ROOT / "data/demo/bundle", (ROOT / "docs/reference/assay-verify.md").read_text()
+    assert verify(str(bundle / "model.onnx"), "-s", str(bundle / "specification.yaml")).exit_code == PROVED
+    asked = re.search(r"echo '(.*)' >> spec\.yaml", page)
+    assert asked is not None
+    (folder / "spec.yaml").write_text((bundle / "specification.yaml").read_text() + asked[1] + "\n")
+    done = verify(str(bundle / "model.onnx"), "-s", "spec.yaml")
+    assert done.exit_code == REFUTED and "target_cpu_limit_cores" in done.stdout, done.output
 
 
 def test_without_an_answer_the_exit_code_is_3(folder) -> None:

@@ -150,6 +150,11 @@ def test_a_table_has_type_default_unit_and_meaning_of_every_field() -> None:
     assert any(line.startswith("| `columns.*.column` | text | required |") for line in lines)
 
 
+def test_a_mapping_whose_fields_have_their_own_defaults_is_as_below() -> None:
+    lines = field_table("task-control").splitlines()
+    assert "| `training` | mapping | as below |  | How policies are trained |" in lines
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_field_has_a_meaning(name: str) -> None:
     assert not [line for line in field_table(name).splitlines()[2:] if line.endswith("|  |")]
