@@ -37,6 +37,7 @@ from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from benchmarks.learning.batched_training import (
     Curves,
     FloatArray,
@@ -79,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Makes the entries that are missing."""
     torch.set_num_threads(1)
-    code = code_digest("benchmarks.adaptation.cost", "")
+    code = with_task(load_task("performance"), code_digest("benchmarks.adaptation.cost", ""))
     results = Entries(options.output, FORMAT, _key, made_by(code))
     results.content |= {"machine": describe_machine(), "steps": STEPS, "every": EVERY, "within": 0.02,
                         "hidden": list(HIDDEN)}

@@ -9,7 +9,6 @@ is there for the same code is kept.
 """
 
 import argparse
-import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.tasks.control.pretraining import load_pretrained, pretrain
 from models.tasks.task import load_task
 
@@ -42,9 +42,8 @@ def add_seeds(parser: argparse.ArgumentParser) -> None:
 def measure(name: str, options: argparse.Namespace) -> None:
     """Measures what is not there yet. name: of a task that comes with Assay."""
     task = load_task(name)
-    parts = [code_digest("models.tasks.control.pretraining", "models"),
-             code_digest(f"systems.{name}.environment", (f"systems.{name}", "models.control")), task.model_dump_json()]
-    code = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    code = with_task(task, code_digest("models.tasks.control.pretraining", "models"),
+                     code_digest(f"systems.{name}.environment", (f"systems.{name}", "models.control")))
     entries = Entries(options.output, FORMAT, lambda one: one["seed"], made_by(code))
     entries.content |= {"machine": describe_machine(), "date": now_utc(), "task": name,
                         "violating_share": task.objective.violating_share}

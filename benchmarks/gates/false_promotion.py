@@ -25,8 +25,10 @@ from benchmarks.harness.columns import columns_table, left, percent, right
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from benchmarks.harness.task_digest import with_task
 from models import paired_comparison
 from models.paired_comparison import ComparisonRule, compare
+from models.tasks.task import load_task
 
 OUTPUT = RESULTS / "false_promotion.json"
 CASES = (35, 100, 350, 1000, 5000)
@@ -85,8 +87,8 @@ def block_lengths(repeats: int) -> list[Json]:
 
 def code_of_autoscalers() -> str:
     """Digest of what their part depends on."""
-    return "".join(code_digest(name, "") for name in ("benchmarks.gates.autoscaled_cases",
-                                                      "systems.autoscaling.environment"))
+    return with_task(load_task("autoscaling"), code_digest("benchmarks.gates.autoscaled_cases", ""),
+                     code_digest("systems.autoscaling.environment", ""))
 
 
 def code_of_decision_and_simulation() -> str:

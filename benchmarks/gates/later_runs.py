@@ -34,6 +34,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from benchmarks.harness.task_digest import with_task
 from feature_store import splits
 from feature_store.recorded import DEFAULT_TELEMETRY
 from feature_store.seen_rows import SeenRows
@@ -162,9 +163,9 @@ def in_series(series: int) -> Json:
 
 def measure(path: Path, repeats: int, series: int, say: Callable[[str], None]) -> Json:
     """Runs every cell that is not there yet; writes after each."""
-    code = "".join(code_digest(name, top) for name, top in (
+    code = with_task(load_task("performance"), *(code_digest(name, top) for name, top in (
         ("models.gate_report", "models"), ("feature_store.seen_rows", "feature_store"),
-        ("benchmarks.gates.later_runs", "benchmarks.gates")))
+        ("benchmarks.gates.later_runs", "benchmarks.gates"))))
     known = read_results(path) or {}
     results: Json = {"format": "assay-later-runs/1", "cells": [], "repeats": repeats}
 

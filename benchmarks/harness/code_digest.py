@@ -1,7 +1,7 @@
 """Digest of the code behind a measurement: a module and what it imports, without comments and docstrings.
 
 Not in it: `__init__.py` files, and what the code reads when it runs (YAML, data). Where a measurement depends on such a
-file, whoever measures adds a digest of it.
+file, whoever measures adds a digest of it (task_digest.py).
 """
 
 import ast

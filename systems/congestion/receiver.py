@@ -1,6 +1,9 @@
 """The other end of a sender (sender.py): sends the first bytes of each packet back at once.
 
     python -m systems.congestion.receiver --bind 0.0.0.0:9000
+
+What is no longer than an answer gets none: else two receivers, of which somebody forges the address of one to the
+other, would answer each other for ever.
 """
 
 import argparse
@@ -30,7 +33,7 @@ def serve(listening: socket.socket) -> None:
             if listening.fileno() < 0:  # closed
                 return
             continue  # of an earlier answer, to a sender that has gone
-        if size >= ACK_BYTES:
+        if size > ACK_BYTES:
             with suppress(OSError):  # no way to the sender, or none that is allowed; a port 0
                 listening.sendto(view[:ACK_BYTES], sender)
 

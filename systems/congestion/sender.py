@@ -217,8 +217,8 @@ def _read(part: FilePart) -> Target:
     except ValueError as error:
         raise InputError(f"sender.to must be HOST:PORT: {error}") from error
     size, first = part.whole("packet_bytes", 1472), part.number("first_rate_pps", 50.0, least=1.0)
-    if not ACK_BYTES <= size <= 65000 or first > MOST_PPS:
-        raise InputError(f"sender must have packet_bytes from {ACK_BYTES} to 65000 and a first_rate_pps up to "
+    if not ACK_BYTES < size <= 65000 or first > MOST_PPS:
+        raise InputError(f"sender must have packet_bytes from {ACK_BYTES + 1} to 65000 and a first_rate_pps up to "
                          f"{MOST_PPS:g}, got {size} and {first:g}")
     return Target(to, first, size)
 

@@ -56,8 +56,9 @@ class Past(NamedTuple):
 
 
 class State(NamedTuple):
-    """step: number of the next; time_s; queue: packets; window: of the rival, packets; since_cut_s: of the rival.
+    """step: number of the next; time_s; queue: packets.
 
+    window, since_cut_s, lost: of the rival: packets, seconds since it cut its window, packets lost since then.
     carried: (N, G + 1) float64, packets that the link can have carried until each place of its grid.
     curves: (2 K, 6, N) of each segment: when its first and its last packet come back, packets delivered and lost,
     round trips of the first and the last; from the oldest on.
@@ -70,6 +71,7 @@ class State(NamedTuple):
     queue: Tensor
     window: Tensor
     since_cut_s: Tensor
+    lost: Tensor
     curves: Tensor
     past: Past
 
@@ -115,8 +117,10 @@ class Congestion:
                     zero, zero, zero, zero, 1.5 * episodes.base_s, zero)
         carried = (episodes.bandwidth_pps.double() * episodes.grid_s.double()).cumsum(0)
         carried = torch.cat([torch.zeros_like(carried[:1]), carried]).T.contiguous()
-        curves = torch.stack([zero, zero, zero, zero, episodes.base_s, episodes.base_s]).repeat(2 * INTERVALS, 1, 1)
-        state = State(episodes, carried, 0, zero, zero, torch.full_like(zero, 4.0), zero, curves, past)
+        # nothing comes back before a round trip is over
+        nothing = torch.stack([zero, episodes.base_s, zero, zero, episodes.base_s, episodes.base_s])
+        curves = nothing.repeat(2 * INTERVALS, 1, 1)
+        state = State(episodes, carried, 0, zero, zero, torch.full_like(zero, 4.0), zero, zero, curves, past)
         for _ in range(2):
             state = self._after(state, first, 1.5 * episodes.base_s, _bandwidth(state, 1.5 * episodes.base_s))
         return state
@@ -197,9 +201,9 @@ class Congestion:
         curves = torch.cat([*_shorter(state), torch.stack(parts)])
         heard = _heard(curves, torch.stack([state.time_s, state.time_s + 0.5 * seconds, state.time_s + seconds]))
         lost_rival = torch.where(net > 0, too_much * (seconds - bend), 0.0).detach() * rival
-        window, since = _reno(state.window, state.since_cut_s, lost_rival, round_trip, seconds)
+        reno = _reno(state.window, state.since_cut_s, state.lost + lost_rival, round_trip, seconds)
         told = _told(past, heard, rate, seconds, links, state.step)
-        return State(links, state.carried, state.step + 1, state.time_s + seconds, at_bend, window, since, curves, told)
+        return State(links, state.carried, state.step + 1, state.time_s + seconds, at_bend, *reno, curves, told)
 
 
 def _now(state: State) -> tuple[Tensor, Tensor]:
@@ -321,9 +325,20 @@ def _signals(past: Past, links: Links) -> list[Tensor]:
     return [known[name] for name in _NAMES]
 
 
-def _reno(window: Tensor, since_s: Tensor, lost: Tensor, round_trip: Tensor, seconds: Tensor) -> tuple[Tensor, Tensor]:
-    """A window that grows by a packet a round trip, and halves where packets were lost, once a round trip."""
+def _reno(window: Tensor, since_s: Tensor, lost: Tensor, round_trip: Tensor,
+          seconds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A window that grows by a packet a round trip, and halves where one was lost, once a round trip at most.
+
+    Args:
+        lost: packets since it was cut last; of less than one in an interval, many intervals make one. What is lost in
+            the round trip after a cut is lost of what was sent before it.
+
+    Returns:
+        The window, and both counts since it was cut.
+    """
     since = since_s + seconds
-    cut = (lost > 0.5) & (since > round_trip)
+    lost = torch.where(since > round_trip, lost, 0.0)
+    cut = lost >= 1.0
     grown = window + seconds / round_trip
-    return torch.where(cut, 0.5 * grown, grown).clamp(min=2.0).detach(), torch.where(cut, 0.0, since).detach()
+    after = torch.where(cut, 0.5 * grown, grown).clamp(min=2.0)
+    return after.detach(), torch.where(cut, 0.0, since).detach(), torch.where(cut, 0.0, lost).detach()

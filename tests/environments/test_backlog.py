@@ -5,7 +5,9 @@ docs/recipes/add-a-control-task.md is how it was made; nothing outside of tests/
 
 import json
 import os
+import re
 import shutil
+import textwrap
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -25,10 +27,12 @@ from models.tasks.control.checking import check_task
 from models.tasks.control.judging import play
 from models.tasks.task import load_task, parse_task
 from serving.bundle import check_bundle
+from serving.control.controller_file import read_controller_file
 from serving.session import Predictor
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
 from tests.e2e.processes import END_S, RUN_TIMEOUT_S, Project, finish, kill_command, processes_of, wait_until
+from tests.environments.backlog_acting import BacklogObserver
 from tests.environments.traces import trace
 from tests.feature_store.prometheus_server import faulty_server, reply
 
@@ -36,6 +40,7 @@ from tests.feature_store.prometheus_server import faulty_server, reply
 pytestmark = [pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
 
 TASK = Path(__file__).with_name("backlog.yaml")
+RECIPE = Path(__file__).parents[2] / "docs" / "recipes" / "add-a-control-task.md"
 GATES = {"specification": {"verdict": "PROVED"},
          "violations": {"metric": "violating_share", "better": "smaller", "at_most": 0.3, "least_cases": 24},
          "saves": {"metric": "cost_saved", "better": "larger", "at_least": -0.5, "least_cases": 24},
@@ -269,3 +274,22 @@ def test_its_task_file_names_kind_and_environment() -> None:
     task = load_task(TASK)
     assert (task.kind, task.environment, task.hidden) == (
         "control", "tests.environments.backlog", (16, 16))
+
+
+def on_the_page(start: str) -> str:
+    """The recipe's one block that begins so."""
+    blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", RECIPE.read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = (text for block in blocks if (text := textwrap.dedent(block)).startswith(start))
+    return str(found)
+
+
+def test_the_recipe_shows_this_task_file_and_these_gates() -> None:
+    assert on_the_page("# Capacity") == TASK.read_text()
+    assert yaml.safe_load(on_the_page("gates:")) == {"gates": {"backlog": GATES}}
+
+
+def test_the_recipes_controller_file_is_one_of_this_task(tmp_path: Path) -> None:
+    (tmp_path / "controller.yaml").write_text(on_the_page("# controller.yaml"))
+    written = read_controller_file(tmp_path / "controller.yaml")
+    written.require_all(BacklogObserver.measured)
+    assert written.actuators == {"dry_run": {"capacity_rps": 30.0}}

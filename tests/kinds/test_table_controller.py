@@ -5,7 +5,9 @@ docs/recipes/add-a-kind-of-task.md is how it was made; nothing outside of tests/
 
 import inspect
 import json
+import re
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from serving.session import Predictor
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
 from tests.e2e.processes import Project
+from tests.kinds.operator_table import table
 
 pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
@@ -34,18 +37,6 @@ GATES = {"specification": {"verdict": "PROVED"},
          "champion": {"metric": "mean_reward", "better": "larger", "relative_to": "champion",
                       "at_least_difference": -1.0},
          "latency": {"metric": "latency_us", "better": "smaller", "at_most": 20_000}}
-
-
-def table(rows: int = 200, seed: int = 0) -> pd.DataFrame:
-    """What an operator would do: more cores the more the objective is missed, fewer slowly where it is met."""
-    generator = np.random.default_rng(seed)
-    ratio, use, limit = (generator.uniform(low, high, rows) for low, high in ((0, 3), (0, 1), (0.5, 8)))
-    return pd.DataFrame({
-        "workload": "shop", "environment": "table", "combination": "table",
-        "window_start": pd.date_range("2026-01-05", periods=rows, freq="60s", tz="UTC"), "window_s": 60.0,
-        "p99_over_slo": ratio, "utilization": use, "limit_cores": limit,
-        "new_limit_cores": limit + np.where(ratio > 1, 1.5 * (ratio - 1), 0.4 * (ratio - 1)),
-        "replica_change": np.round(4 * (use - 0.5))})
 
 
 def project(folder: Path, least_reward: float = -80.0) -> Project:
@@ -175,3 +166,12 @@ def test_a_reward_below_its_threshold_is_rejected(tmp_path: Path) -> None:
 
 def test_its_task_file_names_where_the_kind_is() -> None:
     assert load_task(TASK).kind == "tests.kinds.table_controller"
+
+
+def test_the_recipe_shows_this_task_model_and_these_gates() -> None:
+    page = (tiny.ROOT / "docs" / "recipes" / "add-a-kind-of-task.md").read_text()
+    blocks = [textwrap.dedent(one) for one in re.findall(r"^ *```\w*\n(.*?)^ *```", page, re.MULTILINE | re.DOTALL)]
+    (shown,) = (one for one in blocks if one.startswith("class "))
+    (gates,) = (one for one in blocks if one.startswith("gates:"))
+    assert shown in (Path(__file__).parent / "table_controller" / "task.py").read_text()
+    assert yaml.safe_load(gates) == {"gates": {"tablecontroller": GATES}}

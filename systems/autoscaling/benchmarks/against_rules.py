@@ -26,6 +26,7 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Gates, Policy
 from models.control.simulation.rollout import Rollout, roll_out
@@ -310,12 +311,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measures every load that is not there yet."""
-    wanted = {"code": code_digest("systems.autoscaling.benchmarks.against_rules", "systems.autoscaling.benchmarks")
-              + code_digest("models.control.training.through_environment", "models.control")
-              + code_digest("models.control.policy.policy", "models.control")
-              + code_digest("systems.autoscaling.simulator.simulator", ("systems.autoscaling", "models.control")),
-              "seeds": options.seeds, "effort": options.effort, "budget": options.budget, "forms": options.forms,
-              "rule_names": options.rules}
+    code = with_task(
+        load_task(TASK), code_digest("systems.autoscaling.benchmarks.against_rules", "systems.autoscaling.benchmarks"),
+        code_digest("models.control.training.through_environment", "models.control"),
+        code_digest("models.control.policy.policy", "models.control"),
+        code_digest("systems.autoscaling.simulator.simulator", ("systems.autoscaling", "models.control")))
+    wanted = {"code": code, "seeds": options.seeds, "effort": options.effort, "budget": options.budget,
+              "forms": options.forms, "rule_names": options.rules}
     entries = Entries(options.output, FORMAT, lambda entry: LOADS.index(entry["load"]),
                       lambda _, entry: wanted.items() <= entry.items())
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}

@@ -29,6 +29,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from feature_store.errors import InputError
 from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy
@@ -181,7 +182,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    environment, digest = Autoscaling(), code_digest("systems.autoscaling.benchmarks.bootstrapping", "models")
+    environment = Autoscaling()
+    digest = with_task(load_task("autoscaling"), code_digest("systems.autoscaling.benchmarks.bootstrapping", "models"))
     asked = {"episodes": options.episodes, "generic_episodes": options.generic_episodes}
     entries = Entries(options.output, FORMAT, lambda entry: (entry["application"], entry["start"]),
                       lambda before, entry: (before.get("code"), before.get("asked")) == (digest, asked))

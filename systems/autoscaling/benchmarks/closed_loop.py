@@ -30,6 +30,7 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.control.contract.systems import environment_of
 from models.control.policy.policy_chain import chain
 from models.control.policy.policy_model import chain_onnx
@@ -84,8 +85,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
-    code = (code_digest("systems.autoscaling.guarantee.scaler_guarantee",
-                        ("models.verification.closed_loop", "systems.autoscaling")))
+    code = with_task(load_task("autoscaling"), code_digest(
+        "systems.autoscaling.guarantee.scaler_guarantee", ("models.verification.closed_loop", "systems.autoscaling")))
     entries = Entries(options.output, FORMAT, lambda entry: (entry["policy"], entry["change"]),
                       lambda _, entry: entry["code"] == code)
     entries.content["settings"] = {"load": LOAD, "limits": LIMITS, "replicas": REPLICAS, "start": START,

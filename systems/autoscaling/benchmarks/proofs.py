@@ -23,6 +23,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.policy.policy_chain import chain
@@ -83,9 +84,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
-    wanted = {"code": code_digest("systems.autoscaling.benchmarks.proofs", "models.control")
-              + code_digest("models.control.policy.policy_chain", "models.control"),
-              "policies": options.policies, "rounds": options.rounds, "finetune_rounds": options.finetune_rounds}
+    code = with_task(load_task("autoscaling"), code_digest("systems.autoscaling.benchmarks.proofs", "models.control"),
+                     code_digest("models.control.policy.policy_chain", "models.control"))
+    wanted = {"code": code, "policies": options.policies, "rounds": options.rounds,
+              "finetune_rounds": options.finetune_rounds}
     entries = Entries(options.output, FORMAT, lambda entry: 0, lambda _, entry: wanted.items() <= entry.items())
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
     if not entries.has(0):

@@ -7,7 +7,8 @@ Policies (monotone and held back by their form, as congestion.yaml asks for) are
 Each rule is tuned twice for the reward, on training links: of all families together, and of each family alone, with as
 many trials. All act on the same held-out links. On cellular links policies are also fine-tuned, as `assay run` does to
 a workload. --pcc-rl and --mahimahi are checkouts; without one its rows are left out. --aurora is a file of Aurora's
-model, trained and written there where it is missing (hours). Resumable: what is there for the same code is kept.
+model, trained and written there where it is missing (hours); without it, what is there of Aurora stays. Resumable: what
+is there for the same code and task is kept, of Aurora for its own code.
 """
 
 import argparse
@@ -19,10 +20,11 @@ import numpy as np
 import torch
 
 from benchmarks.harness.code_digest import code_digest
-from benchmarks.harness.entries import Entries, made_by
+from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS, read_results
+from benchmarks.harness.task_digest import with_task
 from feature_store.errors import InputError
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
@@ -73,10 +75,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
     torch.set_num_threads(1)
-    code = code_digest("systems.congestion.benchmarks.against_rules", ("systems.congestion", "models.control"))
+    own, auroras = digests()
     names = [*RULES, AURORA, *(f"policy {seed}" for seed in range(options.seeds))]
     entries = Entries(options.output, FORMAT, lambda one: (PLACES.index(one["place"]), names.index(one["controller"])),
-                      made_by(code))
+                      lambda _, one: one.get("code") == (auroras if one["controller"] == AURORA else own))
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
     packets = pcc_rl.load(options.pcc_rl) if options.pcc_rl else None
     model = aurora.trained(packets, options.aurora, options.aurora_steps) if packets and options.aurora else None
@@ -90,10 +92,18 @@ def run(options: argparse.Namespace) -> None:
         made = _made(name, peers)
         for place in wanted:
             found = {how: _rewards(peers, place, one) for how, one in made[place].items()}
+            code = auroras if name == AURORA else own
             entries.add({"place": place, "controller": name, "code": code, "rewards": {
                 how: {"mean": round(float(one.mean()), 4), "standard_error": round(float(
                     one.std(ddof=1) / np.sqrt(len(one))), 4)} for how, one in found.items()}, **made["notes"]})
             print(f"{name}, {place}: " + ", ".join(f"{how} {one.mean():.3f}" for how, one in found.items()), flush=True)
+
+
+def digests() -> tuple[str, str]:
+    """Of what rules and policies are made by, and of what Aurora is: its own code and PCC-RL's simulator."""
+    code = code_digest("systems.congestion.benchmarks.against_rules", ("systems.congestion", "models.control"))
+    return with_task(load_task("congestion"), code), code_digest(
+        "systems.congestion.benchmarks.aurora", "systems.congestion.benchmarks")
 
 
 def _made(name: str, peers: Peers) -> dict[str, Any]:
@@ -186,8 +196,10 @@ def rewards_table(results: Mapping[str, Any]) -> str:
 
 
 def aurora_line(results: Mapping[str, Any]) -> str:
-    """What Aurora itself earned."""
-    (peer,) = (one for one in results["entries"] if one["controller"] == AURORA)
+    """What Aurora itself earned; "" where it was left out."""
+    peer = next((one for one in results["entries"] if one["controller"] == AURORA), None)
+    if peer is None:
+        return ""
     earned = peer["rewards"]["all"]
     return paragraph(
         f"Aurora, trained for {peer['steps']:,} of the published {aurora.STEPS:,} steps in the very simulator, earns "

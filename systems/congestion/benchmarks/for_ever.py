@@ -19,6 +19,7 @@ from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.control.contract.systems import environment_of
 from models.tasks.control.workload import specification_of
 from models.tasks.task import load_task
@@ -38,10 +39,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
-    code = code_digest("systems.congestion.benchmarks.for_ever", "systems.congestion")
+    task = load_task("congestion")
+    code = with_task(task, code_digest("systems.congestion.benchmarks.for_ever", "systems.congestion"))
     entries = Entries(options.output, FORMAT, lambda one: (one["round_trip_ms"], one["objective_ms"]), made_by(code))
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
-    demanded = specification_of(load_task("congestion"), "uplink", environment_of("congestion"))
+    demanded = specification_of(task, "uplink", environment_of("congestion"))
     properties = written_out(demanded)["properties"]
     for place in ((trip, objective) for trip in ROUND_TRIPS_MS for objective in OBJECTIVES_MS):
         if not entries.has(place):

@@ -5,7 +5,7 @@
 `policy` is trained as for congestion-rules, on links of one sender each, and rules have the settings that they were
 tuned to there for links of all families: none of them has seen a link that is shared. `sharing policy` is trained in
 the same way on links of two (systems/congestion/shared.py). Senders begin at rates from a tenth to twice a fair share.
-Resumable: what is there for the same code is kept.
+Resumable: what is there for the same code and task is kept.
 """
 
 import argparse
@@ -20,7 +20,9 @@ from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.control.simulation.rollout import roll_out
+from models.tasks.task import load_task
 from systems.congestion.benchmarks.against_rules import RULES, trained_policy, tuned_settings
 from systems.congestion.rules import RULES as FAMILIES_OF_RULES
 from systems.congestion.shared import ENVIRONMENT
@@ -44,7 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
     torch.set_num_threads(1)
-    code = code_digest("systems.congestion.benchmarks.several_senders", ("systems.congestion", "models.control"))
+    code = with_task(load_task("congestion"), code_digest(
+        "systems.congestion.benchmarks.several_senders", ("systems.congestion", "models.control")))
     names = [*RULES, *(f"{one} {seed}" for one in POLICIES for seed in range(options.seeds))]
     entries = Entries(options.output, FORMAT, lambda one: names.index(one["controller"]), made_by(code))
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}

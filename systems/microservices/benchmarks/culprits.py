@@ -30,7 +30,9 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from feature_store.errors import InputError
+from models.tasks.task import load_task
 from systems.microservices.benchmarks import culprits_peers
 from systems.microservices.benchmarks.culprits_data import Incident, of_nezha, of_recording, rows_of
 from systems.microservices.traces.culprits import TARGET, TASK, WORKLOAD, simple_scores, telemetry
@@ -51,8 +53,8 @@ def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
     incidents, left_out = _incidents(options)
     rows = rows_of(incidents)
-    code = code_digest("systems.microservices.benchmarks.culprits",
-                       ("systems.", "models.training", "models.learners", "models.export"))
+    code = with_task(load_task(TASK), code_digest("systems.microservices.benchmarks.culprits",
+                                                  ("systems.", "models.training", "models.learners", "models.export")))
     entries = Entries(options.output, FORMAT, lambda entry: (entry["application"], entry["held_out"], entry["method"],
                                                              entry["seed"]),
                       lambda _, entry: entry["code"] == code and entry["incidents"] == (
@@ -124,7 +126,6 @@ def network(given: pd.DataFrame, asked: pd.DataFrame, seed: int) -> Scores:
     from models.export.bundle import write_bundle
     from models.export.product import Versions
     from models.tasks.kinds import kind_of
-    from models.tasks.task import load_task
 
     task = load_task(TASK)
     kind = kind_of(task.kind, TASK)

@@ -7,7 +7,7 @@ its policy by PPO, which the paper uses (one aim in place of three, for it takes
 with the mean of all of the others' states in place of the chosen ones (SIMPPO-All); trained alone, on a cluster of
 twelve which it has for itself, and left there (the baseline), or put together (S-RL). Rules, tuned on the training
 clusters. All act on the same held-out clusters, whose cores grow with their functions. Resumable: what is there for the
-same code is kept.
+same code and task is kept.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.control.contract.signals import Feature, Signal
 from models.control.simulation.rollout import Acting, acting_of
 from models.control.training.rule_tuning import Tuner
@@ -102,7 +103,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
     torch.set_num_threads(1)
-    code = code_digest("systems.shared_cluster.benchmarks.many_agents", ("systems.shared_cluster", "models.control"))
+    code = with_task(load_task("shared_cluster"), code_digest(
+        "systems.shared_cluster.benchmarks.many_agents", ("systems.shared_cluster", "models.control")))
     entries = Entries(options.output, FORMAT, lambda one: (KINDS.index(one["kind"]), one["name"], one["seed"]),
                       made_by(code))
     entries.content |= {"code": code, "machine": {**describe_machine(), "date": now_utc()}}

@@ -1,11 +1,17 @@
-"""The table of rewards says what its results say; PCC-RL is named where it is missing."""
+"""The table of rewards says what its results say; PCC-RL is named where it is missing; what was made stays."""
 
+import json
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from benchmarks.harness.code_digest import code_digest
+from benchmarks.harness.task_digest import with_task
 from feature_store.errors import InputError
+from models.tasks.task import load_task
 from systems.congestion.benchmarks import against_rules, pcc_rl, several_senders
 
 
@@ -21,6 +27,73 @@ def test_policies_stand_beside_the_best_rule_for_all_links_and_for_these() -> No
     row = against_rules.rewards_table(found).splitlines()[2]
     assert row == "| aurora | 2.00 (bbr) | 2.40 (cubic) | 2.40 (2.30 to 2.50) | +20.0 % | +0.0 % | +10 % |"
     assert "2 seeds" in against_rules.conditions_line(found).replace("\n", " ")
+
+
+def written(output: Path, module: Any, *entries: dict[str, Any]) -> None:
+    output.write_text(json.dumps({"format": module.FORMAT, "machine": {"date": "2026-11-24"}, "entries": entries}))
+
+
+def test_a_run_without_aurora_keeps_what_was_measured_of_it_and_nothing_of_another_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, auroras = against_rules.digests()
+    made: list[str] = []
+
+    def make(name: str, _: Any) -> dict[str, Any]:
+        made.append(name)
+        return {**{place: {"all": None} for place in against_rules.PLACES}, "notes": {}}
+
+    monkeypatch.setattr(against_rules, "_made", make)
+    monkeypatch.setattr(against_rules, "_rewards", lambda *_: np.array([1.0, 2.0]))
+    options = Namespace(output=tmp_path / "results.json", pcc_rl=None, mahimahi=None, aurora=None, seeds=1)
+    its = entry("aurora", against_rules.PACKETS, all=1.5) | {"code": auroras, "steps": 7}
+    its["rewards"]["all"]["standard_error"] = 0.25
+    written(options.output, against_rules, its, *(
+        entry("bbr", place, all=9.0) | {"code": "of another time"} for place in against_rules.FAMILIES))
+    against_rules.run(options)
+    assert made == [*against_rules.RULES, "policy 0"]
+    found = json.loads(options.output.read_text())
+    assert [one for one in found["entries"] if one["controller"] == "aurora"] == [its]
+    assert {one["code"] for one in found["entries"] if one["controller"] != "aurora"} == {own}
+    assert "earns 1.50 ± 0.25" in against_rules.aurora_line(found).replace("\n", " ")
+    against_rules.run(options)
+    assert len(made) == len(against_rules.RULES) + 1, "all is there"
+
+
+def test_where_aurora_was_left_out_its_line_is_empty() -> None:
+    assert against_rules.aurora_line({"entries": [entry("bbr", "aurora", all=2.0, own=2.2)]}) == ""
+
+
+def test_another_task_file_is_another_measurement_but_of_aurora(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = load_task("congestion")
+    other = task.model_copy(update={"training": task.training.model_copy(update={"rounds": task.training.rounds + 1})})
+    before, codes = against_rules.digests(), [code_digest(
+        f"systems.congestion.benchmarks.{name}", "systems.congestion.benchmarks") for name in ("aurora", "pcc_rl")]
+    assert before[0] == with_task(task, code_digest(
+        against_rules.__name__, ("systems.congestion", "models.control"))) and before[1] == codes[0] != codes[1]
+    monkeypatch.setattr(against_rules, "load_task", lambda _: other)
+    assert against_rules.digests()[0] != before[0] and against_rules.digests()[1] == before[1]
+    assert with_task(task, "a", "b") == with_task(task, "a", "b") != with_task(other, "a", "b") != with_task(task, "ab")
+
+
+def test_senders_that_share_are_measured_again_for_another_task_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, made = load_task("congestion"), list[str]()
+    other = task.model_copy(update={"training": task.training.model_copy(update={"rounds": task.training.rounds + 1})})
+
+    def rolled(*_: Any) -> Namespace:
+        return Namespace(reward=np.ones(1), measures={name: np.ones(1) for name in several_senders.SHOWN})
+
+    monkeypatch.setattr(several_senders, "_made", made.append)
+    monkeypatch.setattr(several_senders, "roll_out", rolled)
+    monkeypatch.setattr(several_senders, "COUNT", 1)
+    options = Namespace(output=tmp_path / "results.json", seeds=1)
+    all_of_them = len(several_senders.RULES) + len(several_senders.POLICIES)
+    for read, times in ((task, 1), (task, 1), (other, 2)):
+        monkeypatch.setattr(several_senders, "load_task", lambda _, read=read: read)
+        several_senders.run(options)
+        assert len(made) == times * all_of_them
 
 
 def test_a_folder_that_is_no_checkout_of_pcc_rl_is_refused(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_guarantee_that_claims_more_is_refused(name: str, value: Any, message:
 def test_it_says_what_is_guaranteed_of_the_workload() -> None:
     (one,) = found_of()["found"]
     assert one["bound"] == pytest.approx(549.1, abs=1.0) and one["bound_unit"] == "ms"
-    assert one["statement"] == found_of()["shipped"].statement
+    assert one["statement"] == found_of()["shipped"].checked.statement
     assert "whose objective is 0.1 s of queueing, " in one["statement"]
     assert "waits 0.55 s at most in its queue, for ever, and sends at least 14.1 %" in one["statement"]
 

@@ -49,6 +49,24 @@ def test_it_goes_on_where_an_answer_fails_and_ends_where_its_socket_is_closed() 
         assert not serving.is_alive()
 
 
+def test_an_answer_is_not_answered() -> None:
+    """So that two receivers cannot be made to talk to each other: what is one byte longer is a packet."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening, \
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        listening.bind(("127.0.0.1", 0))
+        asking.connect(listening.getsockname())
+        asking.settimeout(10.0)
+        serving = threading.Thread(target=serve, args=(listening,), daemon=True)
+        serving.start()
+        asking.send(bytes(ACK_BYTES))
+        asking.send(PACKET[:ACK_BYTES + 1])
+        assert asking.recv(2000) == PACKET[:ACK_BYTES], "in order: the answer is not answered"
+        listening.close()
+        asking.send(PACKET)  # wakes it
+        serving.join(10.0)
+        assert not serving.is_alive()
+
+
 def test_an_address_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))

@@ -109,7 +109,7 @@ def test_what_is_no_rate_is_refused(targets: dict[str, float]) -> None:
 
 @pytest.mark.parametrize(("part", "message"), [
     ({}, "sender.to must be given"), ({"to": "nowhere"}, "sender.to must be HOST:PORT"),
-    ({"to": "a:1", "packet_bytes": 3}, "packet_bytes from 24 to 65000"),
+    ({"to": "a:1", "packet_bytes": 24}, "packet_bytes from 25 to 65000"),
     ({"to": "a:1", "first_rate_pps": 1e6}, "first_rate_pps up to 16384"),
     ({"to": "a:1", "x": 1}, "sender must be one")])
 def test_its_part_of_the_controller_file_is_read_strictly(part: dict[str, object], message: str) -> None:

@@ -25,6 +25,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.task_digest import with_task
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Gates, Policy
 from models.control.training.through_environment import ThroughEnvironment
@@ -186,10 +187,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measures the seeds that are not there yet."""
-    wanted = {"code": code_digest("systems.autoscaling.benchmarks.adversarial.states", "systems.autoscaling.benchmarks")
-              + code_digest("models.control.training.through_environment", "models.control")
-              + code_digest("models.control.policy.policy_chain", "models.control"),
-              "seeds": options.seeds, "rounds": options.rounds}
+    code = with_task(
+        load_task("autoscaling"),
+        code_digest("systems.autoscaling.benchmarks.adversarial.states", "systems.autoscaling.benchmarks"),
+        code_digest("models.control.training.through_environment", "models.control"),
+        code_digest("models.control.policy.policy_chain", "models.control"))
+    wanted = {"code": code, "seeds": options.seeds, "rounds": options.rounds}
     entries = Entries(options.output, FORMAT, lambda entry: entry["seed"],
                       lambda _, entry: wanted.items() <= entry.items())
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
