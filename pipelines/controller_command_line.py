@@ -102,7 +102,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     _add_control(command("control", _control,
                          "act on a workload with its proved policy: observe, check, decide, shield, act, log",
-                         "--workload nginx --controller controller.yaml --home state"))
+                         "--task autoscaling --workload nginx --controller controller.yaml --home state"))
     released = command("release", _release,
                        "set what a controller found before its first step, without a controller",
                        "--controller controller.yaml --actuator cgroup")

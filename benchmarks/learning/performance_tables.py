@@ -70,7 +70,7 @@ def headline(results: Results) -> tuple[str, str]:
     lost = [100 * statistics.fmean(one["twin_test_accuracy"] - one["test_accuracy"] for one in own)
             for own in by_workload]
     return (f"{min(accuracies):.0f} to {max(accuracies):.1f} % of test rows predicted closely on {len(by_workload)} "
-            f"real servers, at most {max(lost):.1f} points fewer than without the proof",
+            f"workloads, at most {max(lost):.1f} points fewer than without the proof",
             verdicts_line([entry["verdict"] for entry in entries]))
 
 

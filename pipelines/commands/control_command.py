@@ -53,7 +53,7 @@ def control(
     The champion is followed while it acts. Where the policy may not decide, its fallback does, and the line says why.
     The file STOP in the controller's folder, SIGUSR1, or `assay stop-acting` stops all acting; Ctrl-C ends it.
 
-    Example: assay control --workload nginx --controller controller.yaml --actuator dry-run
+    Example: assay control --task autoscaling --workload nginx --controller controller.yaml
 
     Example: assay control --shadow --workload shop --controller controller.yaml --actuator watch
 

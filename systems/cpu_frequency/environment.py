@@ -70,7 +70,7 @@ class CpuFrequencySystem(CpuFrequency):
         """See guarantee.py."""
         from systems.cpu_frequency.guarantee import guarantees
 
-        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS})
+        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS}, limits)
 
 
 class _OneService(CpuFrequency):

@@ -164,13 +164,12 @@ class Clock:
             raise ActuatorError("refused" if later else "conflict", "; ".join(left))
 
     def read(self) -> Readings:
-        """See `Reader`. Power is the mean since the reading before, and not known at the first. An old status is
-        no error: the temperature is read all the same, so that the ceiling of a hot processor holds."""
+        """See `Reader`. Power is the mean since the reading before, and not known at the first. A status that is old,
+        missing or half written is no error: the temperature is read all the same, so that the ceiling of a hot
+        processor holds."""
         target, cap, now = self._target, self._target.powercap, time.monotonic()
+        values, ages_s = _status(target.status)
         try:
-            status = json.loads(target.status.read_text())
-            values = {name: float(status.get(name, math.nan)) for name in STATUS}
-            age_s = time.time() - target.status.stat().st_mtime
             clocks = [int(_text(policy / "scaling_cur_freq")) for policy in target.policies]
             celsius = 1e-3 * int(_text(target.temperature))
             room_c = min(max(target.limit_c - celsius, _ROOM.low), _ROOM.high)  # below 0 it would be no observation
@@ -180,13 +179,12 @@ class Clock:
             limit_w = target.power_limit_w or 1e-6 * int(_text(cap / "constraint_0_power_limit_uw"))
             if limit_w <= 0:
                 raise ValueError(f"a power limit of {limit_w:g} W")
-        except (OSError, ValueError, TypeError, AttributeError, OverflowError, ActuatorError) as error:
+        except (OSError, ValueError, OverflowError, ActuatorError) as error:
             raise SourceError(f"{self.name} must have all of its files, got {error}") from error
         power_w, before, self._energy = math.nan, self._energy, (now, joules)
         if before is not None and now > before[0]:
             power_w = (joules - before[1] + (wraps if joules < before[1] else 0.0)) / (now - before[0])
-        return Readings(values | {"power_share": power_w / limit_w}, dict.fromkeys(STATUS, age_s),
-                        dict.fromkeys(STATUS, target.within_s))
+        return Readings(values | {"power_share": power_w / limit_w}, ages_s, dict.fromkeys(STATUS, target.within_s))
 
     def _now(self) -> dict[str, str]:
         """What is set, by file."""
@@ -209,6 +207,16 @@ class Clock:
 
 def _key(policies: Sequence[str]) -> str:
     return sha256("\0".join(policies).encode()).hexdigest()[:12]
+
+
+def _status(path: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """STATUS and the age of each; NaN, without an age, where nobody can tell."""
+    try:
+        status = json.loads(path.read_text())
+        found = {name: float(status.get(name, math.nan)) for name in STATUS}
+        return found, dict.fromkeys(STATUS, time.time() - path.stat().st_mtime)
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError):
+        return dict.fromkeys(STATUS, math.nan), {}
 
 
 def _text(path: Path) -> str:

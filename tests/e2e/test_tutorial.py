@@ -47,10 +47,10 @@ class Reader:
         match command.words:
             case ("make", "run"):
                 arguments = ["assay", "run", *self.small]
-            case ("assay", "run", *options) if "--telemetry" not in options:
+            case ("assay", "run", *options) if not {"--telemetry", "--task"} & set(options):
                 arguments = ["assay", "run", *options, *self.small]
-            case ("assay", "run" | "record", *_) | ("sudo", *_):
-                return  # a campaign on this machine, and a run on what it recorded
+            case ("assay", "run" | "record", *_) | ("sudo" | "python", *_):
+                return  # campaigns on this machine, a fit to what one recorded, and runs on it
             case words:
                 arguments = list(words)
         program = Path(sys.executable).with_name(arguments[0])

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -41,9 +42,10 @@ def proposed_limits(history: pd.DataFrame, target: Mapping[str, Mapping[str, str
             continue
         low, high = (control.low, min(max(_ROOM * seen.max(), control.low), control.high))
         if control.name == "target_memory_limit_mib":
-            # a limit may be the host's memory, a quarter of which says nothing of the service: what it lived on does
+            # a limit may be the host's memory, a quarter of which says nothing of the service: what it lived on does,
+            # in half of the windows or more; just after a start it lives on less
             used = [one for one in history.get("memory_used_mib", ()) if one > 0]
-            low = max(control.low, min([min(seen.min(), high) / 4.0, *used]))
+            low = max(control.low, min([min(seen.min(), high) / 4.0, *([median(used)] if used else [])]))
         if control.whole and "cgroup" in target:  # instances in a group are fixed
             low = high = float(seen.iloc[-1])
         high = float(math.ceil(high)) if control.whole else float(f"{high:.4g}")

@@ -20,7 +20,7 @@ from feature_store.errors import InputError
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 COLUMNS = ("trace", "span", "parent", "service", "operation", "start_us", "duration_us", "background", "error")
-PEER = "callee"  # a further column, where known: whom the span is a call to, "": it is none
+PEER = "callee"  # a further column, where known: whom the span is a call to, "" or null: it is none
 NO_PARENT = -1
 MOST_US = 2**52  # some 140 years: whole microseconds are exact as floats, and sums of a few as integers
 # What is wrong with a span, in the order in which it is looked for.
@@ -103,13 +103,19 @@ def link(frame: pd.DataFrame) -> Spans:
     problems[LOOP] = int(_in_loops(parent).sum())
     name = frame["service"].astype(str)
     if PEER in frame:  # a call without a span of the callee stands for the callee's own
-        name = name.where(np.isin(np.arange(len(frame)), parent) | (frame[PEER] == ""), frame[PEER])
+        peer = _texts(frame[PEER])
+        name = name.where(np.isin(np.arange(len(frame)), parent) | (peer == ""), peer)
     service, services = pd.factorize(name, sort=True)
-    operation, operations = pd.factorize(frame["operation"].astype(str), sort=True)
+    operation, operations = pd.factorize(_texts(frame["operation"]), sort=True)
     return Spans(trace, parent, depth, service.astype(np.int64), operation.astype(np.int64),
                  times["start_us"].to_numpy().astype(np.int64), duration, frame["background"].isin([True]).to_numpy(),
                  frame["error"].isin([True]).to_numpy(), tuple(services), tuple(operations),
                  {what: number for what, number in problems.items() if number})
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    """Of names, "" of null: what is null has no place among them."""
+    return column.astype(object).where(column.notna(), "").astype(str)
 
 
 def _parents(trace: IntArray, span: pd.Series, parent: pd.Series, none: BoolArray) -> tuple[IntArray, BoolArray]:

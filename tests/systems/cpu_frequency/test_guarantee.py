@@ -13,7 +13,7 @@ import yaml
 
 from models.tasks.control.demands import demanded
 from systems.cpu_frequency import simulator
-from systems.cpu_frequency.environment import SETTINGS
+from systems.cpu_frequency.environment import ENVIRONMENT, SETTINGS
 from systems.cpu_frequency.guarantee import bounds_of, check, guarantees, worst
 from systems.cpu_frequency.processors import HEAT_J_PER_K, PROCESSORS, Processor
 
@@ -166,11 +166,23 @@ def test_another_processors_guarantee_is_refused(of: Processor) -> None:
     low, high = of.levels[1], of.levels[-2]
     for levels in (of.levels, of.levels[1:-1], (low, *(one for one in of.levels if low < one < high), high)):
         assert check(content, PROPERTIES, {"target_frequency_ghz": levels}).accepted
-    others = [one.levels for one in PROCESSORS if not {*one.levels} <= {*of.levels}]
+    others = [one.levels for one in PROCESSORS if one is not of]  # also where they are neighbours among its own
     for levels in (*others, (of.levels[0], of.levels[-1]), (*of.levels, 9.0), ()):
         found = check(content, PROPERTIES, {"target_frequency_ghz": levels})
         assert not found.accepted and f"levels that may be set must be those of the {of.name}" in found.reason
     assert "got none GHz" in check(content, PROPERTIES, {}).reason
+
+
+def test_what_could_not_be_told_from_another_processors_is_not_guaranteed() -> None:
+    """What is made is what the check of the bundle accepts, for the levels that the workload's limits leave."""
+    name = "E5-2695 v4"
+    for high, status in ((3.0, "UNKNOWN"), (2.9, "PROVED"), (3.1, "PROVED"), (3.3, "PROVED")):
+        limits = {"target_frequency_ghz": (1.2, high)}
+        found = ENVIRONMENT.guarantees(b"", PROPERTIES, {"processor": name}, limits)
+        assert found["found"][0]["status"] == status and (found["shipped"] is None) == (status == "UNKNOWN")
+    reason = ENVIRONMENT.guarantees(b"", PROPERTIES, {"processor": name}, {"target_frequency_ghz": (1.15, 3.05)})[
+        "found"][0]["reason"]
+    assert reason.startswith("The levels that may be set, 1.2 to 3 GHz, are those of the E5-2683 v3")
 
 
 def test_it_never_says_more_power_than_the_cap_that_is_kept() -> None:
@@ -178,7 +190,7 @@ def test_it_never_says_more_power_than_the_cap_that_is_kept() -> None:
     watts = found_of(bounded)["found"][0]["bound"]
     caps = (watts, watts + 1e-9, watts + 1e-3, math.ceil(10 * watts) / 10, math.ceil(watts), math.ceil(watts) + 0.5)
     for cap in caps:
-        said = found_of(bounded, power_cap_w=cap)["shipped"].statement
+        said = found_of(bounded, power_cap_w=cap)["shipped"].checked.statement
         found = re.search(r"takes at most (\S+) W in any second, which is within its cap of (\S+) W;", said)
         assert found and watts <= float(found[1]) <= float(found[2]) == cap
-    assert f"takes at most {math.ceil(watts)} W in any second;" in found_of(bounded)["shipped"].statement
+    assert f"takes at most {math.ceil(watts)} W in any second;" in found_of(bounded)["shipped"].checked.statement

@@ -4,13 +4,15 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from feature_store.errors import InputError, SourceError
 from models.control.contract.acting import code_sha256
+from models.control.contract.signals import Ceiling
 from serving.actuators.actuator import ActuatorError
 from serving.contract import Contract
 from serving.control.controller_file import read_controller_file
@@ -286,7 +288,25 @@ def test_a_number_that_the_status_lacks_is_not_known(clock: Clock, tmp_path: Pat
     assert found["usage"] == 0.5 and math.isnan(found["latency_ms"]) and found["room_c"] == pytest.approx(23.5)
 
 
-@pytest.mark.parametrize("file", ["status.json", "temp1_input", "rapl/energy_uj", "rapl/constraint_0_power_limit_uw",
+@pytest.mark.parametrize("text", [None, "", '{"usage": 0.5, "latency', "nonsense", "[0.5]", '{"usage": null}',
+                                  '{"usage": "x"}', '{"usage": 1' + 400 * "0" + "}"])
+def test_of_a_status_that_is_missing_or_half_written_nothing_is_known_but_heat_is(
+    clock: Clock, tmp_path: Path, text: str | None
+) -> None:
+    status = tmp_path / "status.json"
+    if text is None:
+        status.unlink()
+    else:
+        status.write_text(text)
+    found = clock.read()
+    assert all(math.isnan(found.values[name]) for name in STATUS) and not found.ages_s
+    assert found.values["room_c"] == pytest.approx(23.5) and found.values["delivered_ghz"] == pytest.approx(2.0)
+    status.write_text(json.dumps(STATUS))
+    found = clock.read()
+    assert found.values["usage"] == 0.5 and set(found.ages_s) == {*STATUS}
+
+
+@pytest.mark.parametrize("file", ["temp1_input", "rapl/energy_uj", "rapl/constraint_0_power_limit_uw",
                                   "cpufreq/policy1/scaling_cur_freq"])
 @pytest.mark.parametrize("text", [None, "nonsense"])
 def test_a_file_that_is_missing_or_damaged_is_one_error_and_comes_back(
@@ -366,7 +386,7 @@ def test_no_power_limit_is_one_clear_line(clock: Clock, tmp_path: Path) -> None:
         clock.read()
 
 
-def governed(one: Clock, folder: Path) -> ControlLoop:
+def governed(one: Clock, folder: Path, ceilings: Mapping[str, Ceiling] = MappingProxyType({})) -> ControlLoop:
     """A controller of the clock; the policy asks for 2 GHz, and the fallback is `leading-loads`."""
     digest = {"sha256": "0" * 64}
     (control,), module = CONTROLS, acting.__name__
@@ -383,7 +403,7 @@ def governed(one: Clock, folder: Path) -> ControlLoop:
         "driving": {"acting": {"module": module, "sha256": code_sha256(module)}, "step_s": 1.0,
                     "current": {control.name: control.current}, "whole": [], "settings": {"most_latency_ms": 40.0},
                     "levels": {control.name: list(control.levels)}, "seen": {"margin": 1.0, "ranges": []}}})
-    safe = SafeRange(control.low, control.high, control.most_down, control.most_up)
+    safe = SafeRange(control.low, control.high, control.most_down, control.most_up, ceilings=ceilings)
     shield = Shield([Limit(control.name, control.current, safe, levels=control.levels)])
     parts = Parts(one, OneModel(Said({control.name: 2.0})), one, shield,
                   acting.RULES["leading-loads"].make({}), acting.OBSERVER(), lambda: "", "me")
@@ -415,6 +435,23 @@ def test_where_who_writes_the_status_has_died_the_fallback_acts(part: dict[str, 
         actor, reason = step(age_s)
         assert actor == "fallback" and said in reason
         assert step(0.5) == ("policy", "")
+    loop.close(give_back=True)
+
+
+@pytest.mark.parametrize("text", [None, '{"usage": 0.5, "latency'])
+def test_a_hot_clock_comes_down_where_there_is_no_status(part: dict[str, object], tmp_path: Path,
+                                                         text: str | None) -> None:
+    """It stands at 3 GHz, half a degree below its limit, of which the task allows 2 GHz."""
+    (tmp_path / "temp1_input").write_text("84000\n")
+    if text is None:
+        (tmp_path / "status.json").unlink()
+    else:
+        (tmp_path / "status.json").write_text(text)
+    loop = governed(made(part), tmp_path / "loop", {"room_c": Ceiling(3.0, 1.0, 2.0)})
+    record = loop.step()
+    assert record.actor == "fallback" and "usage is missing" in record.reason and not record.failure
+    assert record.seen["room_c"] == pytest.approx(0.5) and record.done == {TARGET: 2.0}
+    assert held(tmp_path) == ["2000000"] * 2
     loop.close(give_back=True)
 
 

@@ -262,13 +262,14 @@ def test_a_replay_has_the_recorded_load_and_sets_what_was_set() -> None:
 
 
 @pytest.mark.parametrize(("limit_mib", "used_mib", "low"), [
-    (65536.0, 80.0, 80.0), (1024.0, 300.0, 256.0), (65536.0, None, 8192.0), (65536.0, math.nan, 8192.0),
-    (65536.0, 10.0, 32.0)])
+    (65536.0, 80.0, 80.0), (1024.0, 300.0, 256.0), (1024.0, 200.0, 200.0), (65536.0, None, 8192.0),
+    (65536.0, math.nan, 8192.0), (65536.0, 10.0, 32.0)])
 def test_a_limit_of_memory_may_come_down_to_what_was_lived_on_where_only_the_host_sets_one(
         limit_mib: float, used_mib: float | None, low: float) -> None:
-    windows = pd.DataFrame({"cpu_limit_cores": 2.0, "memory_limit_mib": limit_mib, "replicas": 1.0}, index=range(3))
+    """In most windows: one just after a restart, of 10 MiB, does not count."""
+    windows = pd.DataFrame({"cpu_limit_cores": 2.0, "memory_limit_mib": limit_mib, "replicas": 1.0}, index=range(5))
     if used_mib is not None:
-        windows["memory_used_mib"] = [used_mib, 2 * used_mib, 0.0]
+        windows["memory_used_mib"] = [used_mib, 2 * used_mib, 0.0, used_mib, min(used_mib, 10.0)]
     found = proposed_limits(windows, {"cgroup": {"group": "x"}})["target_memory_limit_mib"]
     assert found == [low, min(2.0 * limit_mib, 32768.0)]
 

@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError, SourceError
-from recording import tools
+from recording import data_card, tools
 from recording.control_groups import find_hierarchy
 from recording.engine import ProgressEvent
 from systems.microservices.application import campaign
 from systems.microservices.application.campaign import ApplicationSettings, record
 from systems.microservices.application.data_card import ANOMALIES, METRICS, SPANS
 from systems.microservices.application.graph import FRONT, SERVICES
-from systems.microservices.application.raw_segments import RawSegments
+from systems.microservices.application.raw_segments import RawSegments, Segment, write_segment
 from systems.microservices.application.running import TOOLS
 from tests.recording.test_campaign import await_true, groups_left, processes_in
 
@@ -97,6 +97,21 @@ def test_nothing_recorded_is_nothing_to_write(tmp_path: Path) -> None:
     RawSegments(tmp_path / "raw", SMALL, resume=False)
     with pytest.raises(SourceError, match="expected finished segments, got none"):
         record(SMALL, tmp_path, lambda _: None, write_only=True, command="assay record x")
+
+
+def test_a_campaign_that_does_not_say_what_it_began_on_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "require_tools", lambda names: None)
+    monkeypatch.setattr(campaign, "_require_exporter", lambda: None)
+    monkeypatch.setattr(data_card, "tool_versions", lambda names: {})
+    monkeypatch.setattr(data_card, "version", lambda name: "1")
+    raw = RawSegments(tmp_path / "raw", SMALL, resume=False)
+    with raw.new(0) as new:
+        write_segment(Segment(0, 1.0, (), "0" * 16), new)
+    more = ApplicationSettings(segments=2, segment_s=24.0, requests_per_s=10.0, seed=4)
+    with pytest.raises(SourceError, match=r"must say what it was recorded on, got no host.json"):
+        record(more, tmp_path, lambda _: None, resume=True, command="assay record x")
 
 
 @pytest.mark.parametrize(("name", "value"), [

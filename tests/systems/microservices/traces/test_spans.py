@@ -93,6 +93,30 @@ def test_a_call_to_what_writes_no_spans_is_the_callees() -> None:
     assert [found.services[service] for service in found.service] == ["a", "redis", "a", "b"]
 
 
+@pytest.mark.parametrize("none", ["", None, np.nan, pd.NA])
+@pytest.mark.parametrize("kind", [object, "category"])
+def test_a_span_without_a_callee_stays_its_services(tmp_path: Path, none: object, kind: object) -> None:
+    """None of its time goes to nobody, or to whom comes last in the alphabet; nor through Parquet."""
+    frame = table((1, -1, "a", 0, 100), (2, 1, "b", 10, 50), (3, 1, "a", 60, 20)).assign(
+        **{PEER: pd.Series([none, none, "redis"], dtype=object).astype(kind)})
+    frame.to_parquet(tmp_path / "spans.parquet")
+
+    for found in (link(frame), link(read_table(tmp_path / "spans.parquet"))):
+        assert [found.services[service] for service in found.service] == ["a", "b", "redis"]
+        assert found.services == ("a", "b", "redis") and not found.problems
+
+
+@pytest.mark.parametrize("none", [None, np.nan])
+def test_a_span_without_an_operation_has_one_without_a_name(tmp_path: Path, none: object) -> None:
+    frame = table((1, -1, "a", 0, 100), (2, 1, "b", 10, 50), (3, 1, "c", 70, 20)).assign(
+        operation=pd.Series(["get", none, none], dtype=object))
+    frame.to_parquet(tmp_path / "spans.parquet")
+
+    for found in (link(frame), link(read_table(tmp_path / "spans.parquet"))):
+        assert [found.operations[operation] for operation in found.operation] == ["get", "", ""]
+        assert found.operation.min() == 0
+
+
 def test_an_empty_table_and_one_without_a_column_are_refused() -> None:
     with pytest.raises(InputError, match="must have spans, got none: 1 spans that end before they start"):
         link(table((1, -1, "a", 0, -1)))
