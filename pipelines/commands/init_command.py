@@ -159,7 +159,8 @@ def _next_steps(folder: Path, files: Mapping[str, str], service: Service) -> lis
     steps = [f"assay validate --task {task} --telemetry {load}", f"assay run --task {task} --telemetry {load}"]
     if "controller.yaml" in files:
         steps.insert(0, f"assay control --generic --shadow --workload {service.name} --controller {controller} "
-                        f"--actuator watch --folder {shlex.quote(str(folder / 'generic'))}    # before anything is trained, with the `settings` of that file")
+                        f"--actuator watch --folder {shlex.quote(str(folder / 'generic'))}    # before anything is "
+                        "trained, with the `settings` of that file")
         steps.append(f"assay control --shadow --workload {service.name} --controller {controller} "
                      "--actuator watch    # decides beside what is there, sets nothing")
         steps.append(f"assay shadow-report --workload {service.name} --task {task}    # what it would have come to")

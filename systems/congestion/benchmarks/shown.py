@@ -35,7 +35,8 @@ def headline(results: Mapping[str, Any]) -> tuple[str, str]:
         gains[place] = 100 * (float(np.mean(policies)) / max(rules) - 1)
     worst = min(gains, key=lambda place: gains[place])
     return (f"{max(gains.values()):+.0f} to {gains[worst]:+.0f} % of reward against the best rule, tuned to the very "
-            f"links; ahead on {sum(gain > 0 for gain in gains.values())} of {len(gains)} kinds of links, worst on `{worst}`",
+            f"links; ahead on {sum(gain > 0 for gain in gains.values())} of {len(gains)} kinds of links, worst on "
+            f"`{worst}`",
             "PROVED, by the network's form")
 
 
