@@ -2,8 +2,7 @@
 
     environment: systems.congestion.shared
 
-What it learns holds of more than two; alone on a link it earns less, most where the bandwidth changes
-(docs/benchmarks/congestion.md).
+What it learns holds of more than two; alone on a link it earns less (docs/benchmarks/congestion.md).
 """
 
 from systems.congestion.environment import CongestionSystem
