@@ -42,11 +42,14 @@ def guarantee_spec(data: Any) -> GuaranteeSpec:
             or not all(isinstance(value, str) for name, value in data.items() if name != "at_most"):
         raise InputError(f"guarantee must have texts for {', '.join(sorted(_KEYS))}, and for about where it has "
                          f"numbers for at_most, got {data!r:.300} ({_WHERE})")
-    numbers = data.get("at_most", {"none": 0.0})
-    if not (isinstance(numbers, Mapping) and numbers and all(map(is_finite_number, numbers.values()))):
-        raise InputError(f"guarantee's at_most must be a number for each of what it counts, got {numbers!r:.300} "
-                         f"({_WHERE})")
+    if "at_most" in data and not _are_numbers(data["at_most"]):
+        raise InputError("guarantee's at_most must be a number for each of what it counts, got "
+                         f"{data['at_most']!r:.300} ({_WHERE})")
     if data["file"] != GUARANTEE_FILE or not re.fullmatch("[0-9a-f]{64}", data["sha256"]):
         raise InputError(f"guarantee must name {GUARANTEE_FILE} and its SHA-256, got {data['file']!r:.100}, "
                          f"{data['sha256']!r:.100} ({_WHERE})")
     return GuaranteeSpec(**data)
+
+
+def _are_numbers(data: Any) -> bool:
+    return isinstance(data, Mapping) and bool(data) and all(map(is_finite_number, data.values()))

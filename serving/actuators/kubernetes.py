@@ -156,22 +156,24 @@ class KubernetesDeployment:
         found = read_found(self._lease.noted(ANNOTATION))
         if found is None or found.deployment != state.uid:
             return state
+
         def of_template(control: str, limit: float | None) -> bool:
             template = amount(state.template["limits"].get(RESOURCE[control]), RESOURCE[control])
             return limit == template or same(limit, template)
 
-        def waits(pod: Pod) -> bool:
-            return any(of_template(name, holds := pod.effective_limit(RESOURCE[name])) and asks is not None
-                       and found.set_here(name, asks) and asks < (math.inf if holds is None else holds)
-                       for name in RESOURCE for asks in [pod.limit(RESOURCE[name])])
-
-        known = self._known
-        if known is None:
-            known = {pod.uid for pod in state.pods if pod.uid in found.pods and not waits(pod)}
-
         if not any(found.set_here(name, limit := pod.limit(RESOURCE[name])) and not of_template(name, limit)
                    for pod in state.pods for name in RESOURCE):
             return state
+
+        def waits(control: str, pod: Pod) -> bool:
+            asks, holds = pod.limit(RESOURCE[control]), pod.effective_limit(RESOURCE[control])
+            return asks is not None and found.set_here(control, asks) and of_template(control, holds) \
+                and (holds is None or asks < holds)
+
+        known = self._known
+        if known is None:
+            known = {pod.uid for pod in state.pods
+                     if pod.uid in found.pods and not any(waits(name, pod) for name in RESOURCE)}
         return replace(state, pods=tuple(pod for pod in state.pods if pod.uid in known or not all(
             of_template(name, pod.effective_limit(RESOURCE[name])) for name in RESOURCE)))
 

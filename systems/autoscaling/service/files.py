@@ -44,8 +44,9 @@ def proposed_limits(history: pd.DataFrame, target: Mapping[str, Mapping[str, str
         if control.name == "target_memory_limit_mib":
             # a limit may be the host's memory, a quarter of which says nothing of the service: what it lived on does,
             # in half of the windows or more; just after a start it lives on less
+            quarter = min(seen.min(), high) / 4.0
             used = [one for one in history.get("memory_used_mib", ()) if one > 0]
-            low = max(control.low, min([min(seen.min(), high) / 4.0, *([median(used)] if used else [])]))
+            low = max(control.low, min(quarter, median(used or [quarter])))
         if control.whole and "cgroup" in target:  # instances in a group are fixed
             low = high = float(seen.iloc[-1])
         high = float(math.ceil(high)) if control.whole else float(f"{high:.4g}")
