@@ -97,7 +97,7 @@ class LedgerSwitch:
 
     def __call__(self) -> str:
         """The reason, or ""."""
-        return f"kill switch: stopped in the ledger by {self._known}" if self._known else ""
+        return by_ledger(self._known)
 
     @property
     def unseen_s(self) -> float:
@@ -119,6 +119,11 @@ class LedgerSwitch:
     def follow(self, every_s: float, stopped: threading.Event) -> threading.Thread:
         """Polls in a thread of its own until `stopped`."""
         return poll_in_thread(self.poll, every_s, stopped, "ledger switch")
+
+
+def by_ledger(who: str) -> str:
+    """The reason of a stop in the ledger; "" where nobody stopped."""
+    return f"kill switch: stopped in the ledger by {who}" if who else ""
 
 
 def stopped_in_ledger(state: Configuration | StateFolder, task: str, workload: str,

@@ -28,7 +28,7 @@ from serving.control.control_step import ControlStep
 from serving.control.controller_file import ControllerFile, read_controller_file
 from serving.control.generic import generic_bundle, generic_task, require_own_settings
 from serving.control.in_shadow import require_own_log, require_watchable, unknown_present, watched_target
-from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
+from serving.control.kill_switch import KillSwitch, LedgerSwitch, by_ledger, stopped_in_ledger
 from serving.control.last_good import LastGood
 from serving.control.made import make_loop, with_settings
 from serving.control.metrics import Metrics
@@ -297,7 +297,7 @@ def _stopped(request: ControlRequest, state: Configuration | StateFolder) -> str
         standings = Within(SeenLedger(keyed(request, state)).standings, WITHIN_S, f"ledger {state.ledger_path}")()
         for (task, workload), standing in standings.items():
             if workload == request.workload and request.task in (None, task) and standing.stopped:
-                return f"kill switch: stopped in the ledger by {standing.stopped}"
+                return by_ledger(standing.stopped)
     return ""
 
 
