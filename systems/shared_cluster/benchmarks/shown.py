@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.shown import Headline, Plot, Source
-from systems.shared_cluster.benchmarks import many_agents
+from systems.shared_cluster.benchmarks import live, many_agents
 
 PLOTS: tuple[Plot, ...] = ()
 TABLES: dict[str, Source] = {
     "shared-cluster-learners": Source("shared_cluster_agents", many_agents.learners_table),
     "shared-cluster-groups": Source("shared_cluster_agents", many_agents.groups_table),
-    "shared-cluster-churn": Source("shared_cluster_agents", many_agents.churn_table)}
+    "shared-cluster-churn": Source("shared_cluster_agents", many_agents.churn_table),
+    "shared-cluster-live": Source("shared_cluster_live", live.live_table)}
 
 
 def headline(results: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,0 +1,129 @@
+"""Real functions in control groups of their own, each under open-loop load, and what its front tells a coordinator."""
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from feature_store.errors import SourceError
+from feature_store.whole_files import write_file
+from recording.control_groups import ControlGroups, find_hierarchy
+from recording.live.counters import BOUNDS_S, Counts
+from recording.loopback import ADDRESS, accepts_connections, free_port
+from recording.processes import Guard, Running
+from recording.scaling.arrivals import poisson_arrivals
+from recording.scaling.generator import python_environment, start_generator
+from recording.scaling.open_loop import Job, Result, Target, read_result
+from recording.scaling.protocols import http_get
+from serving.actuators.cgroup import Cgroup
+from systems.shared_cluster.benchmarks import live_function
+from systems.shared_cluster.interface import STEP_SECONDS
+
+FUNCTIONS = [(kind, units) for units in (8, 12, 18, 27) for kind in live_function.KINDS]
+NAMES = [f"{kind}-{units}" for kind, units in FUNCTIONS]
+TIMEOUT_S, CONNECTIONS, MEMORY_MB = 5.0, 8, 512.0
+_LEAD_S, _END_S = 3.0, 60.0
+Numbers = NDArray[np.float64]
+
+
+class Cluster:
+    """The functions, each in a control group of its own; its guard ends them."""
+
+    def __init__(self, guard: Guard, cores: float) -> None:
+        self.guard, self.cores = guard, cores
+        self._groups = ControlGroups(guard, find_hierarchy())
+        self.ports = [free_port() for _ in NAMES]
+        self.groups: list[str] = []
+        self._processes: list[psutil.Process] = []
+        self._seen: list[deque[tuple[float, Counts, float]]] = [deque() for _ in NAMES]
+        self.status = guard.folder / "status"
+        self.status.mkdir()
+        for name, (kind, units), port in zip(NAMES, FUNCTIONS, self.ports, strict=True):
+            folders = self._groups.make(name, cpu=True, memory_mb=MEMORY_MB)
+            running = guard.start(name, [sys.executable, "-m", live_function.__name__, kind, str(units), str(port)],
+                                  groups=folders, output=guard.folder / f"{name}.log",
+                                  environment=python_environment())
+            self.groups.append(folders[-1].name)
+            self._processes.append(psutil.Process(running.session))
+        deadline = time.monotonic() + _END_S
+        while not all(accepts_connections(port) for port in self.ports):
+            if time.monotonic() > deadline:
+                raise SourceError(f"all functions must answer within {_END_S:g} s, and do not")
+            time.sleep(0.1)
+
+    def limit(self, cores: float) -> None:
+        """Of every function."""
+        for name in NAMES:
+            self._groups.set_quota(name, cores)
+
+    def limits(self) -> list[float]:
+        """Of each, cores."""
+        return [Cgroup(group, self.guard.folder).present()["cpu_limit_cores"] for group in self.groups]
+
+    def play(self, rates: Numbers, seed: int, objective_ms: Sequence[float] | None = None) -> tuple[
+            list[Result], Numbers]:
+        """Sends requests, and writes what each function's front says of it, every second.
+
+        Args:
+            rates: (T, F) requests a second in each interval.
+
+        Returns:
+            What became of the requests of each function; (seconds, 2 F) limits and used cores in each second.
+        """
+        start, sampled = time.monotonic() + _LEAD_S, []
+        generators = [self._send(place, rates[:, place], seed, start) for place in range(len(NAMES))]
+        before = self._used_s()
+        for second in range(int(STEP_SECONDS * len(rates))):
+            time.sleep(max(0.0, start + second + 1.0 - time.monotonic()))
+            used = self._used_s()
+            sampled.append([*self.limits(), *np.subtract(used, before)])
+            before = used
+            if objective_ms is not None:
+                self._tell(used, objective_ms)
+        for one in generators:
+            one.process.wait(_END_S)
+        return [read_result(self.guard.folder / name / "results.npz") for name in NAMES], np.array(sampled)
+
+    def _send(self, place: int, rates: Numbers, seed: int, start: float) -> Running:
+        folder = self.guard.folder / NAMES[place]
+        folder.mkdir(exist_ok=True)
+        arrivals = poisson_arrivals(np.random.default_rng([seed, place]), rates, [STEP_SECONDS] * len(rates))
+        (folder / "requests.json").write_text(json.dumps([http_get("/").decode("latin-1")]))
+        np.save(folder / "arrivals.npy", arrivals)
+        np.save(folder / "choices.npy", np.zeros(len(arrivals), dtype=np.int64))
+        Job("http", (Target(f"{ADDRESS}:{self.ports[place]}"),), CONNECTIONS, TIMEOUT_S, str(folder / "requests.json"),
+            str(folder / "arrivals.npy"), str(folder / "choices.npy"), start, str(folder / "results.npz"),
+            str(folder / "counters.json")).write(folder / "job.json")
+        return start_generator(self.guard, folder, ())
+
+    def _used_s(self) -> list[float]:
+        return [sum(process.cpu_times()[:2]) for process in self._processes]
+
+    def _tell(self, used_s: Sequence[float], objective_ms: Sequence[float]) -> None:
+        """What a front knows of the last interval."""
+        for name, seen, used, most in zip(NAMES, self._seen, used_s, objective_ms, strict=True):
+            seen.append((time.monotonic(), Counts.read(self.guard.folder / name / "counters.json"), used))
+            while seen[-1][0] - seen[0][0] > STEP_SECONDS + 0.5:
+                seen.popleft()
+            write_file(self.status / f"{name}.json", json.dumps(told(seen[0], seen[-1]) | {"most_latency_ms": most}))
+
+
+def told(first: tuple[float, Counts, float], last: tuple[float, Counts, float]) -> dict[str, float]:
+    """Of the time between two moments of a front, each with its counters and the CPU seconds of its function: what a
+    coordinator reads (STATUS), but for the objective. No latency where no request is over."""
+    seconds, before, after = last[0] - first[0], first[1], last[1]
+    if seconds <= 0:
+        return {}
+    buckets = np.subtract(after.buckets, before.buckets)
+    over, failed = int(buckets.sum()), after.failed - before.failed
+    found = {"rate_rps": (after.arrived - before.arrived) / seconds, "served_rps": (over - failed) / seconds,
+             "used_cores": (last[2] - first[2]) / seconds}
+    if over:
+        place = int(np.searchsorted(np.cumsum(buckets), 0.99 * over))
+        found["latency_ms"] = 1e3 * min(BOUNDS_S[min(place, len(BOUNDS_S) - 1)], TIMEOUT_S)
+    return found
