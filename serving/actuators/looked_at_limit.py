@@ -5,6 +5,7 @@
       group: functions/resize         # its control group
       look: /run/assay/look.json      # written by the coordinator
       within_s: 20                    # an older look is none, nor is one from as far in the future
+      host_cores: 1                   # cores of this host that count as one, where hosts are not equally fast
       root: /sys/fs/cgroup            # where control groups are mounted
 
 A controller decides soon after each look, whatever `--every` says. What is set goes by the actuator for control groups
@@ -40,6 +41,7 @@ class Target:
     within_s: float
     state: Path
     root: Path
+    host_cores: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class LookedAtLimit:
 
     def present(self) -> Mapping[str, float]:
         """See `Actuator`."""
-        return {self._named.current: self._group.present()["cpu_limit_cores"]}
+        return {self._named.current: self._group.present()["cpu_limit_cores"] / self._target.host_cores}
 
     def apply(self, targets: Mapping[str, float]) -> Applied:
         """See `Actuator`. Conflict, with nothing set: the look that was read is not the last one, or was acted on."""
@@ -75,8 +77,8 @@ class LookedAtLimit:
             raise ActuatorError("conflict", f"{self.name} must be set by the coordinator's last look, once: decide "
                                             "again after the next one")
         self._acted_on = self._look
-        done = self._group.apply({CPU: targets[self._named.control]})
-        return Applied({self._named.control: done.values[CPU]}, done.notes)
+        done = self._group.apply({CPU: targets[self._named.control] * self._target.host_cores})
+        return Applied({self._named.control: done.values[CPU] / self._target.host_cores}, done.notes)
 
     def read(self) -> Readings:
         """See `Reader`."""
@@ -104,9 +106,10 @@ class LookedAtLimit:
 
 
 def _read(part: FilePart) -> Target:
-    part.only(("name", "group", "look", "within_s", "state", "root"))
+    part.only(("name", "group", "look", "within_s", "host_cores", "state", "root"))
     return Target(part.text("name"), part.text("group"), Path(part.text("look")), part.number("within_s", 20.0),
-                  Path(part.text("state", "/run/assay")), Path(part.text("root", "/sys/fs/cgroup")))
+                  Path(part.text("state", "/run/assay")), Path(part.text("root", "/sys/fs/cgroup")),
+                  part.number("host_cores", 1.0))
 
 
 def _make(named: Named, target: Target, contract: Contract | None, held: Collection[str]) -> LookedAtLimit:

@@ -1,10 +1,11 @@
 """Looks at all who share cores, once an interval, and writes what their agents need of each other.
 
-    cores: 8                          # of this host that are to be shared
+    cores: 8                          # that are to be shared
     look: /run/assay/look.json        # written here
     status: /run/functions            # NAME.json, a status of the last interval by whoever fronts it
     groups: {resize: functions/resize, hash: functions/hash}    # control group of each
     every_s: 10
+    host_cores: 1                     # cores of this host that count as one, as in its agents' files
     root: /sys/fs/cgroup              # where control groups are mounted
 
 A look is of one moment: limits as the control groups hold them, and the allotments that follow. It is written whole;
@@ -76,19 +77,21 @@ class Shared:
     groups: Mapping[str, str]
     every_s: float
     root: Path
+    host_cores: float
 
 
 def read_shared(path: Path, teller: Teller) -> Shared:
     """Raises InputError."""
     part = FilePart(read_located_yaml(path, "coordinator's file")[0], "coordinator", str(path))
-    part.only(("cores", "look", "status", "groups", "every_s", "root"))
+    part.only(("cores", "look", "status", "groups", "every_s", "host_cores", "root"))
     names = part.part("groups")
     groups = {name: names.text(name) for name in names.names}
     if not groups or any("/" in name or name.startswith(".") for name in groups):
         raise InputError(f"groups must name the control group of each of the {teller.many}, got "
                          f"{', '.join(groups) or 'none'} ({path})")
     return Shared(part.number("cores", math.nan), Path(part.text("look")), Path(part.text("status")), groups,
-                  part.number("every_s", teller.every_s), Path(part.text("root", "/sys/fs/cgroup")))
+                  part.number("every_s", teller.every_s), Path(part.text("root", "/sys/fs/cgroup")),
+                  part.number("host_cores", 1.0))
 
 
 def demand_cores(status: Status) -> float:
@@ -116,7 +119,7 @@ class Coordinator:
         """
         shared, teller = self._shared, self._teller
         status = {name: self._status(name) for name in self._groups}
-        limits = {name: group.present()["cpu_limit_cores"] for name, group in self._groups.items()}
+        limits = {name: group.present()["cpu_limit_cores"] / shared.host_cores for name, group in self._groups.items()}
         for name, of in status.items():
             demand = demand_cores(of)
             mean = self._needs.get(name, demand)

@@ -14,7 +14,7 @@ from models.control.contract.controller import RuleFamily
 from models.control.contract.setting import Setting
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.shared_cluster.functions import Clusters, draw_clusters
-from systems.shared_cluster.interface import LEAST_CORES, MOST_CORES
+from systems.shared_cluster.interface import MOST_CORES
 from systems.shared_cluster.rules import RULES
 from systems.shared_cluster.simulator import FUTURE, SharedCluster
 
@@ -53,9 +53,9 @@ class SharedClusterSystem(SharedCluster):
             raise InputError(f"limits: expected none, for a function's allotment is its limit, got {', '.join(limits)}")
         known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
         functions, cores = int(known["functions"]), known["cluster_cores"]
-        if not 2.0 * LEAST_CORES <= cores / functions <= MOST_CORES:
-            raise InputError(f"cluster_cores: expected {2.0 * LEAST_CORES:g} to {MOST_CORES:g} for each of {functions} "
-                             f"functions, got {cores:g}")
+        if not 0.25 <= cores / functions <= MOST_CORES:
+            raise InputError(f"cluster_cores: expected 0.25 to {MOST_CORES:g} for each of {functions} functions, got "
+                             f"{cores:g}")
         return _OneCluster(functions, load, cores, known["busy"])
 
     def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
@@ -86,10 +86,7 @@ class _OneCluster(SharedCluster):
         mean_cores = self._busy * self._cores * parts / parts.sum(dim=1, keepdim=True)
         rate = (mean_cores.reshape(-1) * load / work_s).clamp(2.0**-6, 2.0**16)
         capacity = torch.full((count,), self._cores)
-        # with twice its fair share below a core, a function is that much slower, and is promised no more
-        slower = max(1.0, 0.5 * self.agents / self._cores)
-        return replace(drawn, rate_rps=rate, relaxed=slower * drawn.relaxed, capacity=capacity,
-                       bandwidth=0.25 * capacity)
+        return replace(drawn, rate_rps=rate, capacity=capacity, bandwidth=0.25 * capacity)
 
 
 ENVIRONMENT = SharedClusterSystem()

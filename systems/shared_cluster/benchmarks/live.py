@@ -2,15 +2,15 @@
 
     python -m benchmarks shared-cluster-live [--runs 3] [--seconds 180]
 
-Each function (live_function.py) is a process in a control group of its own under open-loop load; each has an agent,
-`assay control`, that decides by the looks of one coordinator. All that is not a function runs at a higher priority on
-the cores that are left. In a run all arms get the same requests at the same moments, one arm after the other: a warm-up
-that does not count, then three parts of `--seconds` in which all functions together need BUSY of the cluster; what each
-needs of it moves all the time. The objective of a function is OBJECTIVE times its 99th percentile with twice its fair
-share, before any arm.
+A scale model of the task's cluster: CORES of its cores are this machine's but for LEFT_CORES. Each function
+(live_function.py) is a process in a control group of its own under open-loop load; each has an agent, `assay control`,
+that decides by the looks of one coordinator. What is no function runs at a higher priority. In a run all arms get the
+same requests at the same moments, one arm after the other: a warm-up that does not count, then three parts of
+`--seconds` in which all functions together need BUSY of the cluster, by shares that move all the time. The objective
+of a function is OBJECTIVE times its 99th percentile with twice its fair share and a fifth of that busy, before any arm.
 
-The policy is trained for this cluster by `assay run` once (--home keeps it). Resumable: what is there is kept, whatever
-code made it, for each run takes half an hour. Needs root and control groups that may be written.
+The policy is trained by `assay run` once, on a load of its own (--home keeps it). Resumable: what is there is kept,
+whatever code made it, for a run takes half an hour. Needs root and control groups that may be written.
 """
 
 import argparse
@@ -40,15 +40,16 @@ from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
 from recording.scaling.open_loop import ANSWERED, Result
 from systems.shared_cluster.benchmarks.live_cluster import NAMES, TIMEOUT_S, Cluster, Numbers
-from systems.shared_cluster.interface import MOST_CORES, STEP_SECONDS
+from systems.shared_cluster.interface import STEP_SECONDS
 
 OUTPUT = RESULTS / "shared_cluster_live.json"
 FORMAT = "assay-shared-cluster-live/1"
 HOME = ROOT / ".assay" / "shared-cluster-live"
-WORKLOAD, WINDOWS = "machine", 2000
+WORKLOAD, WINDOWS = "cluster", 2000
 ARMS = ("policy", "equal shares", "kernel alone")
+CORES = 48.0
 LEFT_CORES = 0.3  # of this machine, to generators, agents and coordinator
-BUSY = (0.5, 1.15, 0.5)  # of the cluster, that all functions together need in the three parts
+BUSY = (0.45, 1.15, 0.45)  # of the cluster, that all functions together need in the three parts
 PARTS = ("enough", "too little", "enough again")
 WARM_UP_S, CALIBRATED_S, OBJECTIVE = 90.0, 60.0, 1.5
 
@@ -66,17 +67,16 @@ def run(options: argparse.Namespace) -> None:
     if os.geteuid() != 0 or find_hierarchy().cpu is None:
         raise InputError("this must be run as root on a host whose control groups of CPU may be written, and is not")
     entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])), lambda _, __: True)
-    cores = (os.cpu_count() or 1) - LEFT_CORES
-    policy = trained(options.home, cores)
+    policy, core = trained(options.home), ((os.cpu_count() or 1) - LEFT_CORES) / CORES
     os.nice(-15)  # all that is started from here; a function only shares the cores of its group
-    entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), "cores": cores,
+    entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), "core": core,
                         "seconds": options.seconds, "policy": policy}
     for number in range(options.runs):
         missing = [arm for arm in ARMS if not entries.has((number, ARMS.index(arm)))]
-        promised = promises(entries.content["entries"], number) or (calibrated(number, cores) if missing else None)
+        promised = promises(entries.content["entries"], number) or (calibrated(number, core) if missing else None)
         for arm in missing:
             assert promised is not None
-            found = played(arm, number, cores, promised, options)
+            found = played(arm, number, core, promised, options)
             entries.add({"run": number, "arm": arm, "promised": promised, **found})
             print(f"run {number}, {arm}: " + "; ".join(
                 f"{name}, {100 * one['missed']:.1f} % missed, limits {one['limits']:.2f}"
@@ -88,20 +88,16 @@ def promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, 
     return next((one["promised"] for one in entries if one["run"] == number), None)
 
 
-def trained(home: Path, cores: float) -> Mapping[str, Any]:
-    """The champion of this cluster: its verdict, gates and metrics. Trained where there is none yet."""
+def trained(home: Path) -> Mapping[str, Any]:
+    """The champion of the task's cluster: its verdict and gates. Trained where there is none yet."""
     told = home / "policy.json"
     if not told.exists():
         home.mkdir(parents=True, exist_ok=True)
-        task = yaml.safe_load((ROOT / "systems" / "shared_cluster" / "shared_cluster.yaml").read_text())
-        task["workloads"] = {WORKLOAD: {"settings": {
-            "functions": len(NAMES), "cluster_cores": cores, "busy": sum(BUSY) / len(BUSY)}}}
-        write_file(home / "task.yaml", yaml.safe_dump(task))
         load = np.exp(made_load(np.random.default_rng(0), WINDOWS, 1, np.array([60.0]), 0.02)[:, 0])
         moments = pd.date_range("2026-01-05T00:00:00Z", periods=WINDOWS, freq=f"{STEP_SECONDS:g}s").as_unit("ms")
         pd.DataFrame({"workload": WORKLOAD, "window_start": moments, "window_s": STEP_SECONDS,
                       "rate_rps": 50.0 * load}).to_csv(home / "load.csv", index=False)
-        done = run_assay(["--task", str(home / "task.yaml"), "--telemetry", str(home / "load.csv")], home)
+        done = run_assay(["--task", "shared_cluster", "--telemetry", str(home / "load.csv")], home)
         (entry,) = done.summary["entries"]
         gates = {} if entry["gates"] is None else {one["name"]: one["passed"] for one in entry["gates"]["gates"]}
         if entry["alias"] != "champion":
@@ -111,49 +107,47 @@ def trained(home: Path, cores: float) -> Mapping[str, Any]:
     return found
 
 
-def calibrated(number: int, cores: float) -> Mapping[str, Any]:
-    """Work of a request of each function, and its objective: OBJECTIVE times its 99th percentile with twice its fair
-    share, while all together need 0.4 of the cluster."""
+def calibrated(number: int, core: float) -> Mapping[str, Any]:
+    """Work of a request of each function, in core seconds of the cluster, and its objective."""
     with Guard() as guard:
-        cluster = Cluster(guard, cores)
-        cluster.limit(MOST_CORES)
-        steady = np.full((2, len(NAMES)), 2.0)
-        found, sampled = cluster.play(steady, 1000 + number)
+        cluster = Cluster(guard, core)
+        found, sampled = cluster.play(np.full((3, len(NAMES)), 1.0), 1000 + number)
         work_s = sampled[:, len(NAMES):].sum(axis=0) / [len(one.due) for one in found]
+    fair = CORES / len(NAMES)
     with Guard() as guard:
-        cluster = Cluster(guard, cores)
-        cluster.limit(2.0 * cores / len(NAMES))
-        rates = np.tile(0.4 * cores / len(NAMES) / work_s, (int(CALIBRATED_S / STEP_SECONDS), 1))
+        cluster = Cluster(guard, core)
+        cluster.limit(2.0 * fair)
+        rates = np.tile(0.4 * fair / work_s, (int(CALIBRATED_S / STEP_SECONDS), 1))
         found, _ = cluster.play(rates, 2000 + number)
     objective = [OBJECTIVE * np.percentile(one.latency_ms(TIMEOUT_S), 99) for one in found]
-    return {"work_ms": [round(1e3 * one, 3) for one in work_s], "objective_ms": [round(one, 1) for one in objective]}
+    return {"work_s": [round(one, 4) for one in work_s], "objective_ms": [round(one, 1) for one in objective]}
 
 
-def rates_of(seed: int, busy: Sequence[float], cores: float, work_s: Numbers) -> Numbers:
+def rates_of(seed: int, busy: Sequence[float], work_s: Numbers) -> Numbers:
     """(T, F) requests a second: in interval t all functions together need busy[t] of the cluster, by shares that move.
     """
     random = np.random.default_rng(seed)
     load = np.exp(made_load(random, len(busy), len(NAMES), random.uniform(20.0, 60.0, len(NAMES)), 0.02, 3.0))
     need = load * np.exp(0.5 * random.standard_normal(len(NAMES)))
-    need *= cores * np.asarray(busy)[:, None] / need.sum(axis=1, keepdims=True)
+    need *= CORES * np.asarray(busy)[:, None] / need.sum(axis=1, keepdims=True)
     return np.asarray(need / work_s)
 
 
-def played(arm: str, number: int, cores: float, promised: Mapping[str, Any], options: argparse.Namespace) -> dict[
+def played(arm: str, number: int, core: float, promised: Mapping[str, Any], options: argparse.Namespace) -> dict[
         str, Any]:
     """One arm of one run."""
     steps, warm_up = int(options.seconds // STEP_SECONDS), int(WARM_UP_S // STEP_SECONDS)
     busy = [BUSY[0]] * warm_up + [share for share in BUSY for _ in range(steps)]
-    rates = rates_of(number, busy, cores, 1e-3 * np.array(promised["work_ms"]))
-    before = load_average()
+    rates, before = rates_of(number, busy, np.array(promised["work_s"])), load_average()
     with Guard() as guard:
-        cluster = Cluster(guard, cores)
-        cluster.limit(MOST_CORES if arm == "kernel alone" else cores / len(NAMES))
+        cluster = Cluster(guard, core)
+        if arm != "kernel alone":
+            cluster.limit(CORES / len(NAMES))
         agents = _agents(cluster, options.home) if arm == "policy" else []
         results, sampled = cluster.play(rates, number, promised["objective_ms"])
         guard.stop(agents, grace_s=20.0)
         decided = decisions(guard.folder) if agents else None
-    parts = {name: _part(results, sampled, warm_up + place * steps, steps, promised["objective_ms"], cores)
+    parts = {name: _part(results, sampled, warm_up + place * steps, steps, promised["objective_ms"])
              for place, name in enumerate(PARTS)}
     return {"parts": parts, "decided": decided, "load_average": before}
 
@@ -162,7 +156,7 @@ def _agents(cluster: Cluster, home: Path) -> list[Running]:
     """A coordinator and an agent for each function, as docs/reference/shared-cluster.md has them."""
     guard, look = cluster.guard, cluster.guard.folder / "look.json"
     write_file(guard.folder / "cluster.yaml", yaml.safe_dump({
-        "cores": cluster.cores, "look": str(look), "status": str(cluster.status),
+        "cores": CORES, "host_cores": cluster.core, "look": str(look), "status": str(cluster.status),
         "groups": dict(zip(NAMES, cluster.groups, strict=True))}))
     environment = {**python_environment(), "ASSAY_HOME": str(home), "ASSAY_CONFIG": str(ROOT / "mlflow.yaml")}
     found = [guard.start("coordinator", [sys.executable, "-m", "systems.shared_cluster.coordinator",
@@ -171,7 +165,8 @@ def _agents(cluster: Cluster, home: Path) -> list[Running]:
     for name, group in zip(NAMES, cluster.groups, strict=True):
         file = guard.folder / f"{name}.yaml"
         write_file(file, yaml.safe_dump({"function": {
-            "name": name, "group": group, "look": str(look), "state": str(guard.folder / "found")}}))
+            "name": name, "group": group, "look": str(look), "host_cores": cluster.core,
+            "state": str(guard.folder / "found")}}))
         command = [*COMMAND, "control", "--task", "shared_cluster", "--workload", WORKLOAD, "--actuator",
                    "systems.shared_cluster.groups", "--controller", file, "--folder", guard.folder / "agents" / name,
                    "--json"]
@@ -190,10 +185,10 @@ def decisions(folder: Path) -> dict[str, float]:
     return {"steps": len(steps), **{name: actors.count(name) / len(steps) for name in sorted(set(actors))}}
 
 
-def _part(results: Sequence[Result], sampled: Numbers, first: int, steps: int, objective_ms: Sequence[float],
-          cores: float) -> dict[str, float]:
+def _part(results: Sequence[Result], sampled: Numbers, first: int, steps: int, objective_ms: Sequence[float]
+          ) -> dict[str, float]:
     """Of the intervals from `first` on: share of functions that miss, mean of the logarithm of latency over objective,
-    share of requests that were answered in time; limits over the cluster, at most and on average; cores used."""
+    share of requests that were answered in time; limits over the cluster, on average and at most; used of it."""
     over, answered, count = [], 0, 0
     for one, most in zip(results, objective_ms, strict=True):
         interval, latency = (one.due // STEP_SECONDS).astype(int), one.latency_ms(TIMEOUT_S)
@@ -203,10 +198,10 @@ def _part(results: Sequence[Result], sampled: Numbers, first: int, steps: int, o
                 over.append(float(np.percentile(latency[here], 99)) / most)
                 answered, count = answered + int((one.status[here] == ANSWERED).sum()), count + int(here.sum())
     seconds = sampled[int(first * STEP_SECONDS):int((first + steps) * STEP_SECONDS)]
-    limits = np.minimum(seconds[:, :len(NAMES)], MOST_CORES).sum(axis=1) / cores
+    limits = seconds[:, :len(NAMES)].sum(axis=1) / CORES
     return {"missed": float(np.mean(np.array(over) > 1.0)), "log_latency": float(np.log(over).mean()),
             "answered": answered / max(count, 1), "requests": count, "limits": float(limits.mean()),
-            "most_limits": float(limits.max()), "used_cores": float(seconds[:, len(NAMES):].sum(axis=1).mean())}
+            "most_limits": float(limits.max()), "used": float(seconds[:, len(NAMES):].sum(axis=1).mean() / CORES)}
 
 
 def live_table(results: Mapping[str, Any]) -> str:
@@ -218,15 +213,16 @@ def live_table(results: Mapping[str, Any]) -> str:
             rows.append([
                 name, f"**{arm}**" if arm == "policy" else arm,
                 "-" if arm == "kernel alone" else mean_and_spread([one["limits"] for one in of], 2),
-                mean_and_spread([one["used_cores"] for one in of], 2),
+                mean_and_spread([one["used"] for one in of], 2),
                 f"{mean_and_spread([100 * one['missed'] for one in of], 1)} %",
                 f"x {np.exp(np.mean([one['log_latency'] for one in of])):.2f}",
                 f"{100 * np.mean([one['answered'] for one in of]):.1f} %"])
     runs = len({one["run"] for one in entries})
     machine = results["machine"]
     note = paragraph(
-        f"Twelve functions on {results['cores']:g} of the {machine['cores']} cores of {machine['cpu_model']}; {runs}",
+        f"Twelve functions on {CORES:g} cores, each {results['core']:.4f} of one of the {machine['cores']} cores of",
+        f"{machine['cpu_model']}; {runs}",
         f"runs of three parts of {results['seconds']:g} s, means ± standard deviation. Latency: geometric mean of the",
         f"99th percentile of an interval over its objective. {machine['date'][:10]}.")
-    return (table(["load", "arm", "limits over the cluster", "cores used", "functions that miss", "latency",
-                   "answered within 5 s"], rows, range(2, 7)) + f"\n\n{note}")
+    return (table(["load", "arm", "limits over the cluster", "used of it", "functions that miss", "latency",
+                   "answered within 30 s"], rows, range(2, 7)) + f"\n\n{note}")

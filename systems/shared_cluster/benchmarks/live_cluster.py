@@ -1,15 +1,21 @@
-"""Real functions in control groups of their own, each under open-loop load, and what its front tells a coordinator."""
+"""Real functions in control groups of their own, each under open-loop load, and what its front tells a coordinator.
+
+A scale model: a core of the cluster is a small part of one of this machine's, and all numbers are in the cluster's.
+"""
 
 import json
+import math
 import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from feature_store.control_group_limits import UNLIMITED
 from feature_store.errors import SourceError
 from feature_store.whole_files import write_file
 from recording.control_groups import ControlGroups, find_hierarchy
@@ -21,12 +27,15 @@ from recording.scaling.generator import python_environment, start_generator
 from recording.scaling.open_loop import Job, Result, Target, read_result
 from recording.scaling.protocols import http_get
 from serving.actuators.cgroup import Cgroup
+from serving.actuators.control_group.group import ControlGroup
 from systems.shared_cluster.benchmarks import live_function
 from systems.shared_cluster.interface import STEP_SECONDS
 
 FUNCTIONS = [(kind, units) for units in (8, 12, 18, 27) for kind in live_function.KINDS]
 NAMES = [f"{kind}-{units}" for kind, units in FUNCTIONS]
-TIMEOUT_S, CONNECTIONS, MEMORY_MB = 5.0, 8, 512.0
+TIMEOUT_S, CONNECTIONS, MEMORY_MB = 30.0, 64, 512.0
+PERIOD_US = 500_000  # of quotas: the kernel allows none below 1 ms
+ROOT = Path("/sys/fs/cgroup")
 _LEAD_S, _END_S = 3.0, 60.0
 Numbers = NDArray[np.float64]
 
@@ -34,8 +43,11 @@ Numbers = NDArray[np.float64]
 class Cluster:
     """The functions, each in a control group of its own; its guard ends them."""
 
-    def __init__(self, guard: Guard, cores: float) -> None:
-        self.guard, self.cores = guard, cores
+    def __init__(self, guard: Guard, core: float) -> None:
+        """Args:
+        core: cores of this machine that are one of the cluster's.
+        """
+        self.guard, self.core = guard, core
         self._groups = ControlGroups(guard, find_hierarchy())
         self.ports = [free_port() for _ in NAMES]
         self.groups: list[str] = []
@@ -45,8 +57,8 @@ class Cluster:
         self.status.mkdir()
         for name, (kind, units), port in zip(NAMES, FUNCTIONS, self.ports, strict=True):
             folders = self._groups.make(name, cpu=True, memory_mb=MEMORY_MB)
-            running = guard.start(name, [sys.executable, "-m", live_function.__name__, kind, str(units), str(port)],
-                                  groups=folders, output=guard.folder / f"{name}.log",
+            command = [sys.executable, "-m", live_function.__name__, kind, str(units), str(core), str(port)]
+            running = guard.start(name, command, groups=folders, output=guard.folder / f"{name}.log",
                                   environment=python_environment())
             self.groups.append(folders[-1].name)
             self._processes.append(psutil.Process(running.session))
@@ -56,14 +68,15 @@ class Cluster:
                 raise SourceError(f"all functions must answer within {_END_S:g} s, and do not")
             time.sleep(0.1)
 
-    def limit(self, cores: float) -> None:
-        """Of every function."""
-        for name in NAMES:
-            self._groups.set_quota(name, cores)
+    def limit(self, cores: float, names: Sequence[str] = NAMES) -> None:
+        """Of each of them; infinite: none."""
+        for name in names:
+            quota = round(cores * self.core * PERIOD_US) if math.isfinite(cores) else UNLIMITED
+            ControlGroup(ROOT, "", self.groups[NAMES.index(name)]).write("cpu", f"{quota} {PERIOD_US}")
 
     def limits(self) -> list[float]:
         """Of each, cores."""
-        return [Cgroup(group, self.guard.folder).present()["cpu_limit_cores"] for group in self.groups]
+        return [Cgroup(group, self.guard.folder).present()["cpu_limit_cores"] / self.core for group in self.groups]
 
     def play(self, rates: Numbers, seed: int, objective_ms: Sequence[float] | None = None) -> tuple[
             list[Result], Numbers]:
@@ -102,7 +115,7 @@ class Cluster:
         return start_generator(self.guard, folder, ())
 
     def _used_s(self) -> list[float]:
-        return [sum(process.cpu_times()[:2]) for process in self._processes]
+        return [sum(process.cpu_times()[:2]) / self.core for process in self._processes]
 
     def _tell(self, used_s: Sequence[float], objective_ms: Sequence[float]) -> None:
         """What a front knows of the last interval."""

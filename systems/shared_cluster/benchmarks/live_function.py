@@ -1,8 +1,10 @@
 """A function of the live cluster: each request takes work of a core, of one of the three kinds of Table 4.3.
 
-    python -m systems.shared_cluster.benchmarks.live_function compute 16 8801
+    python -m systems.shared_cluster.benchmarks.live_function compute 16 0.035 8801
 
-KIND, units of work of the median request (about a millisecond of a core each), port on loopback.
+KIND, units of work of the median request (about a millisecond of this machine's core each), cores of this machine that
+are one of the cluster's, port on loopback. A request is on one core of the cluster at most: it works in slices and
+stands still between them.
 """
 
 import hashlib
@@ -18,7 +20,8 @@ from recording.loopback import ADDRESS
 
 SPREAD = 0.3  # of the logarithm of a request's work
 _ROUNDS, _READS = 2_000, 60_000  # of PBKDF2, and of a table of 64 MiB, in a unit
-_WAITS = 2.0  # as long as the work
+_SLICE = 2.0  # units
+_WAITS = 1.0  # as long as the work, for who waits
 
 
 def _compute(units: float) -> None:
@@ -37,29 +40,36 @@ def _memory() -> Callable[[float], None]:
     return run
 
 
-def _wait(units: float) -> None:
-    began = time.thread_time()
-    _compute(units)
-    time.sleep(_WAITS * (time.thread_time() - began))
-
-
 KINDS: Mapping[str, Callable[[], Callable[[float], None]]] = {
-    "compute": lambda: _compute, "memory": _memory, "waiting": lambda: _wait}
+    "compute": lambda: _compute, "memory": _memory, "waiting": lambda: _compute}
+
+
+def answer(work: Callable[[float], None], units: float, core: float, waits: float) -> None:
+    """Does the work of a request at the speed of one core of the cluster, and then waits."""
+    took_s, left = 0.0, units
+    while left > 0.0:
+        began = time.thread_time()
+        work(min(left, _SLICE))
+        slice_s, left = (time.thread_time() - began) / core, left - _SLICE
+        time.sleep((1.0 - core) * slice_s)
+        took_s += slice_s
+    time.sleep(waits * took_s)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads, request_queue_size = True, 256
 
 
-def main(kind: str, units: str, port: str) -> None:
+def main(kind: str, units: str, core: str, port: str) -> None:
     """Serves until it is ended."""
-    work, median = KINDS[kind](), float(units)
+    work, median, one_core = KINDS[kind](), float(units), float(core)
+    waits = _WAITS if kind == "waiting" else 0.0
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
 
         def do_GET(self) -> None:
-            work(median * random.lognormvariate(0.0, SPREAD))
+            answer(work, median * random.lognormvariate(0.0, SPREAD), one_core, waits)
             self.send_response_only(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
