@@ -1,6 +1,6 @@
 """Twelve real functions on this machine, for more than it can serve: proved agents, equal shares, the kernel alone.
 
-    python -m benchmarks shared-cluster-live [--runs 3] [--seconds 180]
+    python -m benchmarks shared-cluster-live [--runs 3] [--seconds 120]
 
 A scale model of the task's cluster: CORES of its cores are this machine's but for LEFT_CORES. Each function
 (live_function.py) is a process in a control group of its own under open-loop load; each has an agent, `assay control`,
@@ -11,13 +11,15 @@ of a function is OBJECTIVE times its 99th percentile with twice its fair share a
 
 The policy is trained by `assay run` once, on a load of its own (--home keeps it). One gate is lowered: it may cost
 -SAVES more than the best rule, with which it is level. Resumable: what is there is kept, whatever code made it, for a
-run takes half an hour. Needs root and control groups that may be written.
+run takes 25 minutes. Needs root and control groups that may be written.
 """
 
 import argparse
 import json
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,7 @@ SAVES = -0.05
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--runs", type=int, default=3, help="of all arms; default: 3")
-    parser.add_argument("--seconds", type=float, default=180.0, help="of each of the three parts; default: 180")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of each of the three parts; default: 120")
     parser.add_argument("--home", type=Path, default=HOME,
                         help="state folder in which the policy is trained; default: .assay/shared-cluster-live")
 
@@ -182,14 +184,18 @@ def _agents(cluster: Cluster, home: Path) -> list[Running]:
     return found
 
 
-def decisions(folder: Path) -> dict[str, float]:
-    """Share of all steps of the agents by who decided."""
+def decisions(folder: Path) -> dict[str, Any]:
+    """After the warm-up: steps of all agents; share of them by who decided and why, without numbers; how often a signal
+    was beyond what training saw."""
     steps = [json.loads(line) for name in NAMES for line in (folder / f"{name}-agent.log").read_text().splitlines()
              if line.startswith('{"number"')]
-    if not steps:
+    counted = [one for one in steps if one["number"] >= WARM_UP_S / STEP_SECONDS]
+    if not counted:
         raise AssayError(f"agents must have decided, got {(folder / f'{NAMES[0]}-agent.log').read_text()[-500:]!r}")
-    actors = [one["actor"] if one["done"] else f"{one['actor']}, not set" for one in steps]
-    return {"steps": len(steps), **{name: actors.count(name) / len(steps) for name in sorted(set(actors))}}
+    by = Counter(": ".join(filter(None, [one["actor"], re.sub(r"[\d.]+", "n", one["reason"].split(":")[0])]))
+                 for one in counted)
+    return {"steps": len(counted), "by": {name: count / len(counted) for name, count in by.most_common()},
+            "strange": dict(Counter(name for one in counted for name in one["strange"]).most_common())}
 
 
 def _part(results: Sequence[Result], sampled: Numbers, first: int, steps: int, objective_ms: Sequence[float]
