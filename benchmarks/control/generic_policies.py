@@ -26,7 +26,6 @@ from models.tasks.task import load_task
 FORMAT = "assay-generic-policies/1"
 SEEDS = 3
 POLICY = "policy"
-NOT_MEASURED = "*Not measured yet.*"
 
 
 def output_of(task: str) -> Path:
@@ -65,9 +64,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
 
 def policies_table(results: Mapping[str, Any]) -> str:
     """A row a controller, least cost first: means over the seeds, and the spread of these."""
-    entries: Sequence[Mapping[str, Any]] = results.get("entries", [])
-    if not entries:
-        return NOT_MEASURED
+    entries: Sequence[Mapping[str, Any]] = results["entries"]
     names = [name for name in entries[0]["controllers"] if all(name in one["controllers"] for one in entries)]
 
     def of(name: str, figure: str) -> list[float]:

@@ -24,13 +24,16 @@ from typing import IO, Any
 
 import psutil
 
-from benchmarks.control.soak_service import FIXED, GROUP, Group, exporter, idle_process, metrics, prometheus
+from benchmarks.control.soak_service import FIXED, GROUP, Group, exporter, idle_process, metrics
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, write_results
 from feature_store.errors import InputError
 from models.control.training.trajectory_log import read_log
 from pipelines.request import code_version
+from recording.live.prometheus import LivePrometheus
 from recording.loopback import free_port
+from recording.processes import Guard
+from recording.tools import require_tools
 
 OUTPUT = RESULTS / "control_soak.json"
 FORMAT = "assay-control-soak/1"
@@ -82,11 +85,13 @@ def sample(process: psutil.Process, began: float, steps: Steps) -> dict[str, flo
 
 
 def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    """The whole soak. Raises InputError: the controller did not run to its end."""
+    """The whole soak. Raises InputError: the controller did not run to its end; SourceError: no Prometheus came up."""
     steps, own_port = round(options.seconds / options.every), free_port()
-    with (idle_process() as group, exporter(group) as port,
-          prometheus({"service": port, "controller": own_port}, work / "prometheus") as url):
-        (work / "controller.json").write_text(json.dumps(controller_file(url, group, work / "state")))
+    require_tools(["prometheus"])
+    with idle_process() as group, exporter(group) as port, Guard(work) as guard:
+        server = LivePrometheus(guard, (port, own_port), 1.0)
+        server.await_value("rate_rps", 60.0)
+        (work / "controller.json").write_text(json.dumps(controller_file(server.url, group, work / "state")))
         command = ["control", "--task", options.task, "--workload", options.workload, "--actuator", "cgroup",
                    "--controller", str(work / "controller.json"), "--folder", str(work / "controller"), "--every",
                    str(options.every), "--steps", str(steps), "--metrics-port", str(own_port), "--json"]

@@ -1,4 +1,4 @@
-"""What stands around the controller of a soak: a process in a control group, its metrics, a Prometheus server.
+"""What stands around the controller of a soak: a process in a control group, and its metrics.
 
 The process sleeps, for the soak measures the controller. What its metrics say follows the limits that are set, so that
 policy and fallback have something to decide: a load that rises and falls, and a queue's latency.
@@ -6,21 +6,21 @@ policy and fallback have something to decide: a load that rises and falls, and a
 
 import math
 import os
-import shutil
 import subprocess
-import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from feature_store.control_group_limits import FILES, amount, from_files, to_files
 from feature_store.errors import InputError
 from recording.control_groups import find_hierarchy
-from recording.loopback import free_port
+from recording.loopback import ADDRESS
 from recording.reaper import remove_group
 
 HOST = Path("/sys/fs/cgroup")
@@ -92,70 +92,26 @@ def idle_process() -> Iterator[Group]:
             remove_group(folder.parent)
 
 
+class _Metrics(Collector):
+    def __init__(self, group: Group) -> None:
+        self._group, self._began = group, time.monotonic()
+
+    def collect(self) -> Iterator[Metric]:
+        """What the service measures now."""
+        limits = self._group.limit("cpu"), self._group.limit("memory") / MIB
+        for name, value in metrics(time.monotonic() - self._began, *limits).items():
+            yield GaugeMetricFamily(name, f"{name} of the service", value)
+
+
 @contextmanager
 def exporter(group: Group) -> Iterator[int]:
     """The port at which the service's metrics are served."""
-    began = time.monotonic()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = metrics(time.monotonic() - began, group.limit("cpu"), group.limit("memory") / MIB)
-            body = "".join(f"{name} {value!r}\n" for name, value in found.items()).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
+    registry = CollectorRegistry()
+    registry.register(_Metrics(group))
+    server, thread = start_http_server(0, ADDRESS, registry)
     try:
-        yield server.server_address[1]
+        yield server.server_port
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-@contextmanager
-def prometheus(scraped: Mapping[str, int], folder: Path) -> Iterator[str]:
-    """Address of a real server that scrapes ports of this host every second.
-
-    Raises:
-        InputError: the Debian package prometheus is missing, or the server does not start.
-    """
-    if shutil.which("prometheus") is None:
-        raise InputError("prometheus must be installed, got none (Debian package prometheus)")
-    folder.mkdir()
-    jobs = "".join(f"  - {{job_name: {name}, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n"
-                   for name, port in scraped.items())
-    (folder / "prometheus.yml").write_text(f"global: {{scrape_interval: 1s}}\nscrape_configs:\n{jobs}")
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(["prometheus", f"--config.file={folder / 'prometheus.yml'}",
-                                   f"--storage.tsdb.path={folder / 'data'}",
-                                   f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-    try:
-        _await_ready(url)
-        yield url
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _await_ready(url: str) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + 60.0
-    while True:
-        try:
-            with opener.open(f"{url}/-/ready", timeout=1):
-                return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise InputError(f"prometheus must be ready within 60 s, got {error} ({url})") from error
-            time.sleep(0.2)

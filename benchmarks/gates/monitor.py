@@ -32,15 +32,11 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from systems.autoscaling.benchmarks.scenarios import LABELS
 
 OUTPUT = RESULTS / "monitor.json"
 FORMAT = "assay-monitor-benchmark/1"
 WEEKS, REPEATS, APPLICATIONS = 4, 4, 8
-SCENARIOS = {  # of systems/autoscaling/simulator/episodes.py; "": nothing changes
-    "": "none", "payload_file": "files 128-384 KB to 512-1,024 KB", "payload_table": "tables 1,024 to 10,240 items",
-    "payload_operations": "operations 1 to 20 times 10^8", "payload_image": "images 40x40 to 160x160",
-    "payload_text": "texts 250 B-1 KB to 2-5 KB", "payload_model": "matrices 50 to 150",
-    "load_high_to_low": "load high to low", "load_low_to_high": "load low to high"}
 OF_POLICIES = ("", "payload_operations", "load_high_to_low", "load_low_to_high")
 
 
@@ -53,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     entries = Entries(options.output, FORMAT, lambda entry: tuple(entry["key"]),
                       lambda _, entry: entry.get("code") == codes[entry["key"][0]])
     entries.content |= {"machine": {**describe_machine(), "date": now_utc()}}
-    wanted = [("delays", scenario, 0, options.applications) for scenario in SCENARIOS]
+    wanted = [("delays", scenario, 0, options.applications) for scenario in LABELS]
     wanted += [("policies", scenario, 0, options.applications) for scenario in OF_POLICIES]
     wanted += [("false alarms", kind, seed, options.weeks) for seed in range(options.repeats) for kind in KINDS]
     for key in wanted:
@@ -94,7 +90,7 @@ def delays_table(results: Mapping[str, Any]) -> str:
     """A row a scenario."""
     rows = [[label, str(len(one["drift"])), number(float(np.median(one["cpu"]))),
              *(cell for way in ("drift", "reward") for cell in _told(one[way], changes=bool(name)))]
-            for name, label in SCENARIOS.items() for one in _of(results, "delays", name)]
+            for name, label in LABELS.items() for one in _of(results, "delays", name)]
     header = ["change", "applications", "CPU time a request, times", "drift seen after: median, longest",
               "before the change", "never", "SERVING ends after: median, longest", "before the change", "never"]
     return table(header, rows, range(1, 9))
@@ -102,7 +98,7 @@ def delays_table(results: Mapping[str, Any]) -> str:
 
 def policies_table(results: Mapping[str, Any]) -> str:
     """A row a scenario."""
-    rows = [[SCENARIOS[name], str(len(one["drift"])), f"{one['looks']:,}", *_told(one["drift"], changes=bool(name))]
+    rows = [[LABELS[name], str(len(one["drift"])), f"{one['looks']:,}", *_told(one["drift"], changes=bool(name))]
             for name in OF_POLICIES for one in _of(results, "policies", name)]
     return table(["change", "applications", "looks", "drift seen after: median, longest", "before the change", "never"],
                  rows, range(1, 6))

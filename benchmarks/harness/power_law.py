@@ -1,6 +1,7 @@
 """How a cost grows: the exponent b of cost = a * size^b, by least squares on the logarithms."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,9 +29,6 @@ def fit_power_law(sizes: Sequence[float], costs: Sequence[float]) -> PowerLaw:
     if not all(value > 0 and math.isfinite(value) for value in (*sizes, *costs)):
         raise ValueError(f"sizes and costs must be positive, got {list(sizes)} and {list(costs)}")
     x, y = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
-    centre_x, centre_y = sum(x) / len(x), sum(y) / len(y)
-    exponent = (sum((a - centre_x) * (b - centre_y) for a, b in zip(x, y, strict=True))
-                / sum((a - centre_x) ** 2 for a in x))
-    offset = centre_y - exponent * centre_x
+    exponent, offset = statistics.linear_regression(x, y)
     errors = [b - offset - exponent * a for a, b in zip(x, y, strict=True)]
     return PowerLaw(math.exp(offset), exponent, math.sqrt(sum(error**2 for error in errors) / len(errors)))

@@ -1,6 +1,4 @@
 """Tables of the learning benchmark: verified against unverified learners, beside the paper's figures.
-
-Files of format 1 hold the recorded telemetry alone and no seconds until PROVED; their other figures are shown.
 """
 
 import statistics
@@ -98,10 +96,9 @@ def _learners_table(entries: Sequence[Entry]) -> str:
                 _if_measured(of_method, "proved_seconds", 1)])
         once = _one_a_seed(entries, workload)
         for name, kind in (("baseline", "monotone gradient boosting"), ("constant", "mean of the training side")):
-            if all(f"{name}_mse" in entry["metrics"] for entry in once):
-                rows.append([workload, f"*{kind}*", "", _error(once, f"{name}_mse"),
-                             _ratio(once, f"{name}_mse", "baseline_mse"), _ratio(once, f"{name}_mse", "constant_mse"),
-                             _percent(once, f"{name}_accuracy"), "", "", "", ""])
+            rows.append([workload, f"*{kind}*", "", _error(once, f"{name}_mse"),
+                         _ratio(once, f"{name}_mse", "baseline_mse"), _ratio(once, f"{name}_mse", "constant_mse"),
+                         _percent(once, f"{name}_accuracy"), "", "", "", ""])
     header = ["workload", "learner", "verdict", "test MSE, thousandths", "of boosting's", "of the mean's",
               "test accuracy, %", "beside plain, points", "counterexamples right, %", "verifications",
               "until PROVED, s"]
@@ -141,10 +138,8 @@ def _missing_of_goal(entries: Sequence[Entry], of_method: Sequence[Entry]) -> st
         wrong.append("plain training not measured")
     elif (mean := statistics.fmean(difference)) < -GOAL_LOSS:
         wrong.append(f"{100 * mean:.1f} points")
-    seconds = [entry["metrics"].get("proved_seconds") for entry in of_method if entry["verdict"] == "PROVED"]
-    if None in seconds:
-        wrong.append("seconds not measured")
-    elif seconds and (mean := statistics.fmean(seconds)) >= GOAL_SECONDS:
+    seconds = [entry["metrics"]["proved_seconds"] for entry in of_method if entry["verdict"] == "PROVED"]
+    if seconds and (mean := statistics.fmean(seconds)) >= GOAL_SECONDS:
         wrong.append(f"{mean:.0f} s")
     return ", ".join(wrong)
 
@@ -152,7 +147,7 @@ def _missing_of_goal(entries: Sequence[Entry], of_method: Sequence[Entry]) -> st
 def _directions_table(results: Results, data: str) -> str:
     """What the data say about the specified directions (directions.py); docs/benchmarks/performance.md explains it."""
     rows = []
-    for workload, directions in sorted(_parts(results)[data].get("directions", {}).items()):
+    for workload, directions in sorted(results["data"][data]["directions"].items()):
         for number, (feature, one) in enumerate(directions["features"].items()):
             errors = [_fold_errors(directions["errors"][of]) for of in ("target", "ranks")] if number == 0 else ["", ""]
             rows.append([workload, feature, "increasing" if one["sign"] > 0 else "decreasing",
@@ -196,7 +191,7 @@ def settings_line(results: Results) -> str:
 
 
 def _data_line(results: Results, data: str) -> str:
-    part, entries = _parts(results)[data], _of_data(results, data)
+    part, entries = results["data"][data], _of_data(results, data)
     settings = part["settings"]
     seeds = sorted({entry["seed"] for entry in entries})
     rows = sum(sum(entry["rows"].values()) for entry in entries
@@ -224,14 +219,8 @@ def verdicts(entries: Sequence[Entry]) -> str:
     return kinds[0] if len(kinds) == 1 else ", ".join(f"{every_verdict.count(kind)} {kind}" for kind in kinds)
 
 
-def _parts(results: Results) -> Mapping[str, Any]:
-    """Data set -> data_version, settings and, of format 2, directions."""
-    parts: Mapping[str, Any] = results.get("data") or {RECORDED: results}
-    return parts
-
-
 def _of_data(results: Results, data: str) -> list[Entry]:
-    return [entry for entry in results["entries"] if entry.get("data", RECORDED) == data]
+    return [entry for entry in results["entries"] if entry["data"] == data]
 
 
 def _of(results: Results, method: str) -> list[Entry]:
@@ -287,9 +276,7 @@ def _error(entries: Sequence[Entry], metric: str) -> str:
 
 
 def _ratio(entries: Sequence[Entry], metric: str, reference: str) -> str:
-    """One metric over another, seed by seed; "" where an entry does not have the other."""
-    if any(reference not in entry["metrics"] for entry in entries):
-        return ""
+    """One metric over another, seed by seed."""
     pairs = zip(_values(entries, metric), _values(entries, reference), strict=True)
     return mean_and_spread([own / other for own, other in pairs], 2)
 

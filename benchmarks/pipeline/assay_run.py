@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from benchmarks.harness.isolation import ROOT
+from benchmarks.harness.limited_process import resident_mib
 from components.progress import read_events
 
 SAMPLE_SECONDS = 0.5
@@ -131,7 +130,7 @@ class _MemoryWatch:
 
     def __init__(self, pid: int) -> None:
         self.peak_gb = 0.0
-        self._process = psutil.Process(pid)
+        self._pid = pid
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -145,17 +144,4 @@ class _MemoryWatch:
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
-            total = 0
-            try:
-                for process in [self._process, *self._process.children(recursive=True)]:
-                    total += _resident_bytes(process)
-            except psutil.Error:
-                continue  # it has just ended
-            self.peak_gb = max(self.peak_gb, total / 1e9)
-
-
-def _resident_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
+            self.peak_gb = max(self.peak_gb, resident_mib(self._pid) * 2**20 / 1e9)

@@ -54,19 +54,6 @@ def performance_results() -> dict[str, Any]:
             "entries": entries}
 
 
-def first_format() -> dict[str, Any]:
-    """The same entries as a file of format 1 has them: no data set, no seconds until PROVED, no error of the mean."""
-    results = performance_results()
-    entries = [{key: value for key, value in entry.items() if key != "data"} for entry in results["entries"]
-               if entry["data"] == "recorded" and entry["method"] != "plain"]
-    for entry in entries:
-        entry["metrics"] = {name: value for name, value in entry["metrics"].items()
-                            if name not in ("constant_mse", "constant_accuracy", "proved_seconds")}
-    recorded = results.pop("data")["recorded"]
-    return {**results, "format": "assay-performance/1", "data_version": recorded["data_version"],
-            "settings": recorded["settings"], "entries": entries}
-
-
 def peer_entry(seed: int, workload: str, accuracy: float) -> dict[str, Any]:
     """Of a learner that our verifier cannot read."""
     entry = _entry("lipschitz_monotone", seed, workload, accuracy, 0.0, verdict="by construction (not checked)")

@@ -1,7 +1,6 @@
 """A real Prometheus server on loopback whose storage holds made-up series; nothing of it stays."""
 
 import math
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from pathlib import Path
 from shutil import which
 
 import requests
+
+from recording.loopback import free_port
 
 METRIC = "assay_benchmark"
 STEP_S = 1.0
@@ -41,9 +42,7 @@ def prometheus_server(folder: Path, series: int, points: int) -> Iterator[tuple[
     recorded = Recorded(tuple(f"{number:03d}" for number in range(series)), points, float(int(time.time()) - AGE_S))
     _write_storage(folder, recorded)
     (folder / "prometheus.yml").write_text("global: {}\n")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(
             ["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",

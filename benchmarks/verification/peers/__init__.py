@@ -1,1 +1,1 @@
-"""Other verifiers on our monotonicity questions, each behind the same `solve`; peer_process.py runs them."""
+"""Other verifiers on our monotonicity questions, each behind the same `solve`; campaign_child.py runs them."""

@@ -14,7 +14,7 @@ Resumable: a load that is there for the same code and options is kept.
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +185,8 @@ def compared(fronts: Sequence[Front], rules: Mapping[str, Front], each: Front) -
     best = min((name for name in rules if np.isfinite(rules[name].at(SHARE))), key=lambda name: rules[name].at(SHARE))
     entry: dict[str, Any] = {"best_rule": best}
     for figure in ("cost", "cores"):
-        entry[f"{figure}_saved"] = saving(fronts, rules[best], SHARE, figure).to_json()
-        entry[f"{figure}_saved_each"] = saving(fronts, each, SHARE, figure).to_json()
+        entry[f"{figure}_saved"] = asdict(saving(fronts, rules[best], SHARE, figure))
+        entry[f"{figure}_saved_each"] = asdict(saving(fronts, each, SHARE, figure))
     return entry
 
 

@@ -66,10 +66,6 @@ class Saving:
     low: float
     high: float
 
-    def to_json(self) -> dict[str, float]:
-        """Plain values."""
-        return {"mean": self.mean, "low": self.low, "high": self.high}
-
 
 def saving(fronts: Sequence[Front], rule: Front, share: float, figure: str = "cost", resamples: int = 1000,
            seed: int = 0) -> Saving:

@@ -36,6 +36,7 @@ from benchmarks.harness.result_file import RESULTS
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = RESULTS / "autoscaling_training.json"
 FORMAT = "assay-autoscaling-training/1"
+MEASURING_SEED = 8_800_000  # of the episodes on which rules and policies are measured
 RULES = ("vertical-cpu-p99", "hpa-cpu-p99-vpa-memory")  # those that tuning found best for the reward
 ABOVE = 0.03  # a step: 3 for an episode of 100
 
@@ -69,15 +70,10 @@ def best_rule(trials: int) -> dict[str, Any]:
         tuner = Tuner(environment, FAMILIES[name], episodes, environment.steps + 20)
         tuner.search(trials, None)
         settings = tuner.best(None).settings
-        measured = evaluate(environment, FAMILIES[name].make(settings), "train", 256, measuring_seed())
+        measured = evaluate(environment, FAMILIES[name].make(settings), "train", 256, MEASURING_SEED)
         found.append({"rule": name, "reward": measured.reward, "violated": measured.violating_share,
                       "cost": measured.cost, "settings": settings, "trials": trials})
     return max(found, key=lambda one: one["reward"])
-
-
-def measuring_seed() -> int:
-    """Of the episodes on which rules and policies are measured."""
-    return 8_800_000
 
 
 def measure(way: str, seed: int, goal: float, options: argparse.Namespace) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.learning import performance_tables
 from benchmarks.learning.methods import METHODS
-from tests.benchmarks.sample_results import first_format, peer_entry, performance_results
+from tests.benchmarks.sample_results import peer_entry, performance_results
 
 
 def _of(results: dict[str, Any], method: str, workload: str) -> list[dict[str, Any]]:
@@ -126,16 +126,6 @@ def test_a_small_error_keeps_its_digits() -> None:
     for entry in _of(results, "certified", "linnos"):
         entry["metrics"]["test_mse"] = 0.0000321
     assert _row(performance_tables.methods_table(results), "linnos | certified training")[3] == "0.0321"
-
-
-def test_a_file_of_the_first_format_shows_what_it_holds() -> None:
-    results = first_format()
-    assert performance_tables.verified_table(results) == performance_tables.verified_table(performance_results())
-    text = performance_tables.methods_table(results)
-    row = _row(text, "search | monotone by construction, then proved")
-    assert row[3:] == ["1.20 ± 0.00", "0.60 ± 0.00", "", "90.5 ± 0.7", "", "100.0 ± 0.0", "2.0 ± 0.0", ""]
-    assert "Goal" not in text and "mean of the training side" not in text
-    assert performance_tables.settings_line(results).startswith("Recorded telemetry: 2,000 samples")
 
 
 def test_pretraining_is_set_against_none() -> None:

@@ -5,6 +5,7 @@ the packages), AUTO_LIRPA_SOURCE and ALPHA_BETA_CROWN_SOURCE to run them too.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.verification import peer_process as verification_peers
-from benchmarks.verification.peer_process import PEERS, Installation, Peer, missing, run_peer
+from benchmarks.verification.campaign_process import Limits, ask
+from benchmarks.verification.peer_process import PEERS, Installation, missing
 from benchmarks.verification.peers import highs
 from benchmarks.verification.peers.big_m import mixed_integer_program
 from benchmarks.verification.peers.preactivation import preactivation_bounds
 from benchmarks.verification.peers.question import Question, pairs_around, refuted, signed_slopes, violations
-from feature_store.errors import InputError, MissingToolError
+from feature_store.errors import InputError
 from models.verification.language.specification import FloatArray
 from models.verification.verdict import Status
 from models.verification.verify import verify
@@ -140,44 +141,9 @@ def test_highs_stops_at_its_time_limit() -> None:
     assert result.status is Status.TIMEOUT and result.seconds < 10 and result.witness is None
 
 
-def test_a_counterexample_comes_back_from_the_process_and_replays() -> None:
-    needs("highs")
-    question = mixed([8])
-    result = run_peer("highs", question, 60.0, INSTALLATION, threads=1)
-    assert result.status is Status.REFUTED and result.witness is not None
-    low, high = result.witness.low, result.witness.high
-    assert (low >= question.lower).all() and (high <= question.upper).all() and high[1] > low[1]
-    assert (np.delete(low, 1) == np.delete(high, 1)).all()
-    fall = question.network.value(low[None])[0] - question.network.value(high[None])[0]
-    assert fall - TOLERANCE * (high[1] - low[1]) > 0
-    assert result.seconds > 0 and result.setup_seconds > 0 and 10 < result.peak_rss_mib < 4096
-
-
-def test_a_process_over_its_memory_limit_is_ended() -> None:
-    needs("highs")
-    result = run_peer("highs", mixed([8]), 60.0, INSTALLATION, memory_gib=0.01)
-    assert result.status is Status.ERROR and "memory limit of 0.01 GiB" in result.reason
-    assert result.peak_rss_mib > 10
-
-
-def test_a_process_that_does_not_keep_to_its_limit_is_ended() -> None:
-    needs("highs")
-    result = run_peer("highs", mixed([8]), 0.1, INSTALLATION, start_up_s=0.1)
-    assert result.status is Status.TIMEOUT and "did not keep to its limit" in result.reason and result.seconds < 10
-
-
-@pytest.mark.slow
-def test_a_crash_is_an_error_with_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    # a module of the package that has no solve
-    monkeypatch.setitem(verification_peers.PEERS, "question", Peer(("numpy",), ("numpy",)))
-    result = run_peer("question", mixed([8]), 60.0)
-    assert result.status is Status.ERROR
-    assert "code 1" in result.reason and "has no attribute 'solve'" in result.reason
-
-
 def test_a_missing_peer_is_one_line_with_its_install_command() -> None:
-    with pytest.raises(MissingToolError, match=r"pip install appdirs .* checkout of github\.com/.*auto_LiRPA$"):
-        run_peer("auto_lirpa", mixed([8]), 60.0)
+    line = missing("auto_lirpa")
+    assert line is not None and re.search(r"pip install appdirs .* checkout of github\.com/.*auto_LiRPA$", line)
     with pytest.raises(InputError, match="did you mean 'highs'"):
         missing("high")
 
@@ -186,7 +152,7 @@ def test_a_missing_peer_is_one_line_with_its_install_command() -> None:
 @pytest.mark.parametrize("name", sorted(PEERS))
 def test_every_installed_peer_gives_both_verdicts(name: str) -> None:
     needs(name)
-    refutation = run_peer(name, mixed([16, 16]), 60.0, INSTALLATION)
+    refutation = ask(name, [mixed([16, 16])], Limits(60.0), INSTALLATION)
     assert refutation.status is Status.REFUTED, refutation
-    proof = run_peer(name, rising([16, 16]), 60.0, INSTALLATION)
+    proof = ask(name, [rising([16, 16])], Limits(60.0), INSTALLATION)
     assert proof.status is Status.PROVED, proof

@@ -122,6 +122,20 @@ def test_a_look_is_acted_on_once_and_not_after_the_next(place: Place) -> None:
     assert (place.parent / "resize" / "cpu.max").read_text().strip() == "200000 100000"
 
 
+def test_a_core_that_is_shared_may_be_a_part_of_one_of_this_host(place: Place) -> None:
+    """Two cores of this host are eight of the cluster: limits are told, allotted and set in the cluster's."""
+    tiny.write_yaml({**yaml.safe_load(place.file.read_text()), "cores": 24, "host_cores": 0.25}, place.file)
+    place.coordinator = Coordinator(read_shared(place.file, TELLER), TELLER)
+    assert place.seen("resize")["allotment_cores"] == pytest.approx(8.0 + 4.0)
+    assert place.seen("hash")["fair_cores"] == 12.0
+    target = Target("resize", f"{PARENT}/resize", place.look, 5.0, place.folder / "run", place.tree.root, 0.25)
+    mine = LookedAtLimit(target, NAMED)
+    mine.acquire("test")
+    mine.read()
+    assert mine.present() == {"cores": 8.0} and mine.apply({"target_cores": 10.0}).values == {"target_cores": 10.0}
+    assert (place.parent / "resize" / "cpu.max").read_text().strip() == "250000 100000"
+
+
 def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
     place.coordinator.look()
     late = place.limit("resize", within_s=0.05)

@@ -36,7 +36,7 @@ def arms_table(results: Mapping[str, Any]) -> str:
                  for (name, aim), runs in sorted(found.items())]
     header = ["runs with", "controller", "runs", "intervals that violate, %", "requests in them, %", "failed, %",
               "asked for, cores", "used, cores", "instances", "gates"]
-    return table(header, rows, range(2, 9)) if rows else NOT_MEASURED
+    return table(header, rows, range(2, 9))
 
 
 def _cells(runs: Sequence[Arm]) -> list[str]:
@@ -105,7 +105,7 @@ def pairs_table(results: Mapping[str, Any]) -> str:
                      _with_interval(lambda rule, policy: 100 * (policy.mean(-1) - rule.mean(-1)), missed, " points"),
                      _with_interval(lambda rule, policy: 100 * (1 - policy.mean(-1) / rule.mean(-1)), cost, " %")])
     return table(["setting of both", "runs", "rule missed", "policy missed", "more (95 % interval)",
-                  "cores saved (95 % interval)"], rows, range(1, 6)) if rows else NOT_MEASURED
+                  "cores saved (95 % interval)"], rows, range(1, 6))
 
 
 def _with_interval(statistic: Callable[..., NDArray[np.float64]], pair: Sequence[NDArray[np.float64]],
@@ -127,10 +127,8 @@ def _percent(value: float) -> str:
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Objective, machine, date, how undisturbed."""
-    entries = results.get("entries")
-    if not entries:
-        return NOT_MEASURED
-    machine, arms = results["machine"], [arm for entry in entries for arm in entry["arms"]]
+    entries, machine = results["entries"], results["machine"]
+    arms = [arm for entry in entries for arm in entry["arms"]]
     objectives = sorted({arm["slo_ms"] for entry in entries if entry["kind"] != "calibration" for arm in entry["arms"]})
     busy, late = [one["load_average"] for one in entries], max(arm["lateness_ms"] for arm in arms)
     calibrated = sorted((arm["slo_ms"], arm["violating_share"]) for entry in of_kind(results, "calibration")

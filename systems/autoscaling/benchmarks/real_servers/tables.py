@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness.markdown import number, paragraph, table
+from benchmarks.harness.markdown import NOT_MEASURED, number, paragraph, table
 from systems.autoscaling.benchmarks.real_servers.settings import FIRST, SLO_MS
 
-NOT_MEASURED = "*Not measured yet.*"
 Array = NDArray[np.float64]
 Entry = Mapping[str, Any]
 FIRST_MINUTES = 12  # intervals from nothing: three minutes
@@ -45,7 +44,7 @@ def _arms_table(entries: Sequence[Entry]) -> str:
     rows = [[server, name, *_cells(runs)] for server, arms in arms_of(entries).items() for name, runs in arms.items()]
     header = ["server", "controller", "runs", "intervals that violate, %", "requests in them, %", "quota, cores",
               "used, cores", "reward a step", "shield changed, steps", "fallback acted, steps"]
-    return table(header, rows, range(2, len(header))) if rows else NOT_MEASURED
+    return table(header, rows, range(2, len(header)))
 
 
 def _cells(runs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -75,8 +74,7 @@ def shield_table(results: Mapping[str, Any]) -> str:
                                  number(float(np.median(np.abs(cut))))])
     header = ["server", "controller", "rule of the shield", "changes", "less than wanted", "more than wanted",
               "median change, cores"]
-    return table(header, rows, range(3, 7)) if rows else "*The shield changed nothing.*" if _any(results) \
-        else NOT_MEASURED
+    return table(header, rows, range(3, 7)) if rows else "*The shield changed nothing.*"
 
 
 def forecast_table(results: Mapping[str, Any]) -> str:
@@ -92,7 +90,7 @@ def forecast_table(results: Mapping[str, Any]) -> str:
                          _share(early), _share(early_told)])
     header = ["server", "controller", "|ln(forecast / measured)| of p99, median", "ln(forecast / measured), median",
               "violating, %: measured", "forecast", "first three minutes, %: measured", "forecast "]
-    return table(header, rows, range(2, len(header))) if rows else NOT_MEASURED
+    return table(header, rows, range(2, len(header)))
 
 
 def _pairs(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Array, Array]]:
@@ -122,8 +120,6 @@ def paired_line(results: Mapping[str, Any]) -> str:
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Machine, date, how undisturbed."""
-    if not _any(results):
-        return NOT_MEASURED
     machine, entries = results["machine"], results["entries"]
     late = max(arm["lateness_ms"] for one in entries for arm in one["arms"])
     busy = [one["load_average"] for one in entries]
@@ -132,7 +128,3 @@ def conditions_line(results: Mapping[str, Any]) -> str:
         f"work was on the machine: load average before a run {min(busy):.1f} to {max(busy):.1f}. The servers' control",
         "groups had 50 times its weight, the load generators real-time priority; they sent 99 % of the requests at",
         f"most {late:.2g} ms late.")
-
-
-def _any(results: Mapping[str, Any]) -> bool:
-    return bool(results.get("entries"))

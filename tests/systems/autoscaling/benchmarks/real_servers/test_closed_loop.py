@@ -119,6 +119,5 @@ def test_tables_say_spread_shield_and_pairs(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_said() -> None:
-    for render in (tables.compared_table, tables.suspect_table, tables.shield_table, tables.forecast_table,
-                   tables.paired_line, tables.conditions_line):
-        assert render({}) == tables.NOT_MEASURED
+    for render in (tables.compared_table, tables.suspect_table, tables.forecast_table, tables.paired_line):
+        assert render({"entries": []}) == tables.NOT_MEASURED
