@@ -25,8 +25,8 @@ def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Pa
         if checks:
             status |= kind.featurize(task, samples, checks, int(seed), validated, output, project_configuration().home)
         columns, target = kind.correlated(task)
-        table = correlation_table(samples.of(checks), columns, target).to_dict() if columns else {}
-        (output / "correlation.json").write_text(json.dumps(table, indent=1))
+        pooled = correlation_table(samples.of(checks), columns, target) if columns else {}
+        (output / "correlation.json").write_text(json.dumps({"pooled": pooled}, indent=1))
         (output / "status.json").write_text(json.dumps(status, indent=1))
         (output / "validation.json").write_text(json.dumps(verdicts, indent=1))
         (output / "source.json").write_text((validated / "source.json").read_text())

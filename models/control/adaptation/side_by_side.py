@@ -17,6 +17,7 @@ from models.control.adaptation.inputs import Inputs
 from models.control.adaptation.trajectories import Recorder
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
+from models.control.training.rollouts import targets_of
 
 
 def member_rows(groups: int, members: int, episodes: int) -> Tensor:
@@ -29,8 +30,7 @@ def act(policy: Policy, environment: Environment, inputs: Inputs, state: Any, ob
         memory: Any) -> tuple[Tensor, Any]:
     """(N, m) raw targets of a policy with members (K,), and what its inputs remember."""
     extra, memory = inputs(environment, state, observation, memory)
-    rows = torch.cat([observation, extra], dim=1).view(*policy.members, -1, observation.shape[1] + extra.shape[1])
-    return policy(rows).reshape(len(observation), -1), memory
+    return targets_of(policy, torch.cat([observation, extra], dim=1)), memory
 
 
 @dataclass(frozen=True)

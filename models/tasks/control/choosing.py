@@ -7,6 +7,7 @@ import torch
 
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
+from models.control.training.rollouts import targets_of
 from models.paired_comparison import Comparison, ComparisonRule, compare
 from models.tasks.control.judging import Played, play
 from models.tasks.control.scoring import Score, scores
@@ -37,12 +38,8 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
     steps = task.judging.steps or environment.steps
     drawn = environment.draw("train", EPISODES, steps, seed + _SEED)
     episodes = drawn.take(torch.arange(EPISODES).repeat(members))
-
-    def act(observation: torch.Tensor, seconds: float) -> torch.Tensor:
-        targets = policies(observation.reshape(members, -1, observation.shape[-1]))
-        return targets.reshape(len(observation), -1)
-
-    played = play(environment, episodes, steps, act, task.judging.counted_from(steps))
+    played = play(environment, episodes, steps, lambda seen, _: targets_of(policies, seen),
+                  task.judging.counted_from(steps))
     return scores(played, members, task.objective.violating_share)
 
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from models.control.contract.environment import Environment
-from models.control.contract.signals import Ceiling
 from models.control.policy.policy import Gates, Policy, PolicyShape
 from models.control.training.monotone import Demands, Monotone, NoDemands
 from models.tasks.control.task import ControlTask
@@ -12,11 +11,7 @@ from models.tasks.control.task import ControlTask
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
     written = task.by_construction
-    gates = Gates() if written is None else Gates(
-        written.metric, written.objective, written.near, written.idle, written.hold,
-        {control: {name: Ceiling(one.start, one.end, one.at_most) for name, one in of.items()}
-         for control, of in written.ceilings.items()}, written.enough, written.retreat, written.advance,
-        written.calm)
+    gates = Gates() if written is None else Gates(**written.model_dump(exclude={"monotone"}))
     return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
                        task.hidden, gates, environment.anchors)
 

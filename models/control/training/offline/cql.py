@@ -44,10 +44,6 @@ class Cql(Td3):
         super().__init__(actions.policy, Td3Settings(**shared), generator)
         self._cql = settings
 
-    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool = True) -> Tensor:
-        """See `OfflineMethod`."""
-        return super().update(batch, worth, generator, moves_actor)
-
     def update_critics(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
         """One step of both critics; () their loss without the conservative term."""
         target = self.target(batch, worth, generator)

@@ -34,10 +34,6 @@ class Td3Bc(Td3):
         super().__init__(actions.policy, Td3Settings(**shared), generator)
         self._alpha = settings.alpha
 
-    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool = True) -> Tensor:
-        """See `OfflineMethod`."""
-        return super().update(batch, worth, generator, moves_actor)
-
     def actor_loss(self, batch: Batch) -> Tensor:
         """() equation 5 of the paper, and what exceeds the range of actions."""
         action, excess = action_of(self.actor.wished(batch.features))

@@ -54,7 +54,7 @@ class Td3:
         action = self.actor.wished(features).clamp(-1.0, 1.0)
         return (action + self._settings.noise * torch.randn(action.shape, generator=generator)).clamp(-1.0, 1.0)
 
-    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
+    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool = True) -> Tensor:
         """See `OffPolicyMethod`: Algorithm 1 of the paper."""
         loss = self.update_critics(batch, worth, generator)
         self._updates += 1
