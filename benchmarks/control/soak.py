@@ -85,7 +85,8 @@ def sample(process: psutil.Process, began: float, steps: Steps) -> dict[str, flo
 
 
 def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    """The whole soak. Raises InputError: the controller did not run to its end; SourceError: no Prometheus came up."""
+    """The whole soak. Raises InputError: the controller did not run to its end; SourceError: no Prometheus came up;
+    MissingToolError."""
     steps, own_port = round(options.seconds / options.every), free_port()
     require_tools(["prometheus"])
     with idle_process() as group, exporter(group) as port, Guard(work) as guard:

@@ -45,7 +45,7 @@ def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, 
                                  preexec_fn=end_with_parent)
     try:
         while child.poll() is None and not stopped:
-            peak = max(peak, resident_mib(child.pid))
+            peak = max(peak, tree_resident_mib(child.pid))
             left = started + seconds - time.monotonic()
             if peak > memory_gib * 1024:
                 stopped = "memory"
@@ -61,7 +61,7 @@ def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, 
     return Ended(stopped, child.returncode, time.monotonic() - started, peak)
 
 
-def resident_mib(pid: int) -> float:
+def tree_resident_mib(pid: int) -> float:
     """Of the process and its descendants; one that has ended counts as 0."""
     total = 0
     with contextlib.suppress(psutil.Error):

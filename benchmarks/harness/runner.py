@@ -4,7 +4,7 @@ A benchmark is a module with
     __doc__              what it measures, printed by --help; its first line by `python -m benchmarks --list`
     OUTPUT               its result file, None where it writes none of its own; --output names another one
     add_options(parser)  its own options
-    run(options)         measures; returns an exit code or None, which is 0; may raise InputError
+    run(options)         measures; returns an exit code or None, which is 0; may raise AssayError, such as InputError
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks.harness.isolation import stop_as_by_keyboard
-from feature_store.errors import InputError
+from feature_store.errors import AssayError
 
 
 def run_benchmark(name: str, module: ModuleType, arguments: Sequence[str]) -> int:
@@ -29,7 +29,7 @@ def run_benchmark(name: str, module: ModuleType, arguments: Sequence[str]) -> in
     stop_as_by_keyboard()
     try:
         code = module.run(options) or 0
-    except InputError as error:
+    except AssayError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

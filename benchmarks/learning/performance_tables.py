@@ -1,5 +1,4 @@
-"""Tables of the learning benchmark: verified against unverified learners, beside the paper's figures.
-"""
+"""Tables of the learning benchmark: verified against unverified learners, beside the paper's figures."""
 
 import statistics
 from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.isolation import ROOT
-from benchmarks.harness.limited_process import resident_mib
+from benchmarks.harness.limited_process import tree_resident_mib
 from components.progress import read_events
 
 SAMPLE_SECONDS = 0.5
@@ -144,4 +144,4 @@ class _MemoryWatch:
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
-            self.peak_gb = max(self.peak_gb, resident_mib(self._pid) * 2**20 / 1e9)
+            self.peak_gb = max(self.peak_gb, tree_resident_mib(self._pid) * 2**20 / 1e9)

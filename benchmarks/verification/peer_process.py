@@ -84,4 +84,3 @@ def missing(name: str, installation: Installation = Installation()) -> str | Non
     imported = subprocess.run([installation.python, "-W", "ignore", "-c", check, *peer.modules], env=environment,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     return None if imported.returncode == 0 else line
-

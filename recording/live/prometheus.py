@@ -15,6 +15,7 @@ from recording.processes import Guard
 from recording.tools import SEARCH_PATH
 
 _START_S = 30.0
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback is behind no proxy
 
 
 class LivePrometheus:
@@ -65,8 +66,8 @@ class LivePrometheus:
     def value(self, query: str) -> float | None:
         """What a query gives now, None where it gives nothing or nobody answers."""
         try:
-            with urllib.request.urlopen(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}",
-                                        timeout=5) as answer:
+            with _OPENER.open(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}",
+                              timeout=5) as answer:
                 found = orjson.loads(answer.read())["data"]["result"]
         except OSError:
             return None
@@ -75,7 +76,7 @@ class LivePrometheus:
     def series(self, query: str, start_s: float, end_s: float, step_s: float) -> tuple[list[float], list[float]]:
         """Unix times and values of a query that gives one series. Raises SourceError: it gives none or several."""
         asked = urllib.parse.urlencode({"query": query, "start": start_s, "end": end_s, "step": step_s})
-        with urllib.request.urlopen(f"{self.url}/api/v1/query_range?{asked}", timeout=30) as answer:
+        with _OPENER.open(f"{self.url}/api/v1/query_range?{asked}", timeout=30) as answer:
             found = orjson.loads(answer.read())["data"]["result"]
         if len(found) != 1:
             raise SourceError(f"Prometheus must have one series of {query}, got {len(found)}")

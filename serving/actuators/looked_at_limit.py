@@ -78,7 +78,8 @@ class LookedAtLimit:
                                             "again after the next one")
         self._acted_on = self._look
         done = self._group.apply({CPU: targets[self._named.control] * self._target.host_cores})
-        return Applied({self._named.control: done.values[CPU] / self._target.host_cores}, done.notes)
+        notes = done.notes if self._target.host_cores == 1.0 else tuple(f"on the host: {note}" for note in done.notes)
+        return Applied({self._named.control: done.values[CPU] / self._target.host_cores}, notes)
 
     def read(self) -> Readings:
         """See `Reader`."""

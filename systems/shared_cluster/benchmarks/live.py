@@ -69,9 +69,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Runs what is not there yet."""
     if os.geteuid() != 0 or find_hierarchy().cpu is None:
-        raise InputError("this must be run as root on a host whose control groups of CPU may be written, and is not")
-    entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])), lambda _, __: True)
-    policy, core = trained(options.home), ((os.cpu_count() or 1) - LEFT_CORES) / CORES
+        raise InputError("control groups of CPU must be writable, got none (run as root)")
+    core, home = ((os.cpu_count() or 1) - LEFT_CORES) / CORES, options.home.resolve()
+    entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
+                      lambda before, _: (before["seconds"], before["core"]) == (options.seconds, core))
+    policy = trained(home)
     os.nice(-15)  # all that is started from here; a function only shares the cores of its group
     entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), "core": core,
                         "seconds": options.seconds, "policy": policy}
@@ -80,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
         promised = promises(entries.content["entries"], number) or (calibrated(number, core) if missing else None)
         for arm in missing:
             assert promised is not None
-            found = played(arm, number, core, promised, options)
+            found = played(arm, number, core, promised, options.seconds, home)
             entries.add({"run": number, "arm": arm, "promised": promised, **found})
             print(f"run {number}, {arm}: " + "; ".join(
                 f"{name}, {100 * one['missed']:.1f} % missed, limits {one['limits']:.2f}"
@@ -142,20 +144,22 @@ def rates_of(seed: int, busy: Sequence[float], work_s: Numbers) -> Numbers:
     return np.asarray(need / work_s)
 
 
-def played(arm: str, number: int, core: float, promised: Mapping[str, Any], options: argparse.Namespace) -> dict[
-        str, Any]:
+def played(arm: str, number: int, core: float, promised: Mapping[str, Any], seconds: float,
+           home: Path) -> dict[str, Any]:
     """One arm of one run."""
-    steps, warm_up = int(options.seconds // STEP_SECONDS), int(WARM_UP_S // STEP_SECONDS)
+    steps, warm_up = int(seconds // STEP_SECONDS), int(WARM_UP_S // STEP_SECONDS)
     busy = [BUSY[0]] * warm_up + [share for share in BUSY for _ in range(steps)]
     rates, before = rates_of(number, busy, np.array(promised["work_s"])), load_average()
     with Guard() as guard:
         cluster = Cluster(guard, core)
         if arm != "kernel alone":
             cluster.limit(CORES / len(NAMES))
-        agents = _agents(cluster, options.home) if arm == "policy" else []
+        agents = _agents(cluster, home) if arm == "policy" else []
         results, sampled = cluster.play(rates, number, promised["objective_ms"])
+        if gone := [one.name for one in agents if not one.is_alive()]:
+            raise AssayError(f"coordinator and agents must run to the end, got none of {', '.join(gone)}")
         guard.stop(agents, grace_s=20.0)
-        decided = decisions(guard.folder) if agents else None
+        decided = decisions(guard.folder, warm_up, len(busy)) if agents else None
     parts = {name: _part(results, sampled, warm_up + place * steps, steps, promised["objective_ms"])
              for place, name in enumerate(PARTS)}
     return {"parts": parts, "decided": decided, "load_average": before}
@@ -184,12 +188,12 @@ def _agents(cluster: Cluster, home: Path) -> list[Running]:
     return found
 
 
-def decisions(folder: Path) -> dict[str, Any]:
-    """After the warm-up: steps of all agents; share of them by who decided and why, without numbers; how often a signal
-    was beyond what training saw."""
+def decisions(folder: Path, first: int, end: int) -> dict[str, Any]:
+    """From step `first` on, before `end`: steps of all agents; share of them by who decided and why, without numbers;
+    how often a signal was beyond what training saw."""
     steps = [json.loads(line) for name in NAMES for line in (folder / f"{name}-agent.log").read_text().splitlines()
              if line.startswith('{"number"')]
-    counted = [one for one in steps if one["number"] >= WARM_UP_S / STEP_SECONDS]
+    counted = [one for one in steps if first <= one["number"] < end]
     if not counted:
         raise AssayError(f"agents must have decided, got {(folder / f'{NAMES[0]}-agent.log').read_text()[-500:]!r}")
     by = Counter(": ".join(filter(None, [one["actor"], re.sub(r"[\d.]+", "n", one["reason"].split(":")[0])]))

@@ -3,7 +3,7 @@ import os
 import psutil
 import pytest
 
-from benchmarks.harness.limited_process import resident_mib
+from benchmarks.harness.limited_process import tree_resident_mib
 
 
 def test_a_descendant_that_ends_during_the_look_takes_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -12,4 +12,4 @@ def test_a_descendant_that_ends_during_the_look_takes_nothing_of_the_others(monk
             raise psutil.NoSuchProcess(1)
 
     monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [Ended()])
-    assert resident_mib(os.getpid()) > 1
+    assert tree_resident_mib(os.getpid()) > 1

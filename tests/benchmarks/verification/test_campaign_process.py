@@ -64,6 +64,7 @@ def test_bounds_alone_stop_at_their_boxes() -> None:
 def test_too_much_memory_is_an_error() -> None:
     answer = ask("assay", questions(RISES), Limits(20.0, memory_gib=0.01))
     assert answer.status is Status.ERROR and "memory limit of 0.01 GiB" in answer.reason
+    assert answer.peak_rss_mib > 10
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def counted(arrived: int, failed: int, *places: int) -> Counts:
 
 
 def test_a_front_tells_of_the_time_between_two_looks_alone() -> None:
-    """Ninety-nine of the hundred requests of five seconds were as quick as bucket 20, one as slow as bucket 40."""
+    """Of a hundred requests of five seconds all were as quick as bucket 20 but two, then one, as slow as 40."""
     before = counted(30, 2, *[60] * 28)
     after = counted(140, 3, *[60] * 28, *[20] * 98, 40, 40)
     found = told((10.0, before, 4.0), (15.0, after, 5.5))
