@@ -31,8 +31,8 @@ from benchmarks.harness.quantity import below, quantity
 from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
 from recording.scaling.arrivals import poisson_arrivals
-from recording.scaling.generator import LEAD_S, python_environment, real_time_prefix
-from recording.scaling.open_loop import ANSWERED, Job, Target, read_result
+from recording.scaling.generator import LEAD_S, python_environment, real_time_prefix, write_requests
+from recording.scaling.open_loop import ANSWERED, Target, read_result
 from serving.bundle import check_bundle
 from serving.contract import Contract, InputSpec
 
@@ -46,7 +46,7 @@ _REQUESTS = 1000  # different ones
 _WARM_S = 2.0  # at the beginning of a load, which does not count
 
 
-def requests_of(contract: Contract, random: np.random.Generator) -> list[str]:
+def requests_of(contract: Contract, random: np.random.Generator) -> list[bytes]:
     """Requests of one row each, as they go over the wire. Raises InputError: inputs depend on each other."""
     if contract.one_hot:
         raise InputError("--bundle: expected a model without one-hot inputs, got one with them")
@@ -54,7 +54,8 @@ def requests_of(contract: Contract, random: np.random.Generator) -> list[str]:
     bodies = [json.dumps({"inputs": [{"name": contract.model.input, "datatype": "FP64", "shape": [1, len(row)],
                                       "data": row}]}) for row in np.column_stack(columns).tolist()]
     path = f"/v2/models/{contract.task}.{contract.workload}/infer"
-    return [f"POST {path} HTTP/1.1\r\nHost: assay\r\nContent-Length: {len(body)}\r\n\r\n{body}" for body in bodies]
+    return [f"POST {path} HTTP/1.1\r\nHost: assay\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+            for body in bodies]
 
 
 def _drawn(item: InputSpec, random: np.random.Generator) -> np.ndarray:
@@ -79,19 +80,16 @@ def service(bundle: Path, key: Path, processor: int) -> Iterator[tuple[psutil.Pr
             process.terminate()
 
 
-def measure(process: psutil.Process, address: str, requests: list[str], rate: float, seconds: float, seed: int,
+def measure(process: psutil.Process, address: str, requests: list[bytes], rate: float, seconds: float, seed: int,
             folder: Path) -> dict[str, float]:
     """One load: percentiles of the latency (ms), what was not answered, cores of the service, the generator's lateness
     (ms).
     """
     random = np.random.default_rng(seed)
     arrivals = poisson_arrivals(random, [rate], [_WARM_S + seconds])
-    (folder / "requests.json").write_text(json.dumps(requests))
-    np.save(folder / "arrivals.npy", arrivals)
-    np.save(folder / "choices.npy", random.integers(0, len(requests), len(arrivals)))
-    paths = {name: str(folder / f"{name}.npy") for name in ("arrivals", "choices")}
-    Job("http", (Target(address),), CLIENTS, TIMEOUT_S, str(folder / "requests.json"), **paths,
-        start_s=time.monotonic() + LEAD_S, results=str(folder / "results.npz")).write(folder / "job.json")
+    choices = random.integers(0, len(requests), len(arrivals))
+    write_requests(folder, requests, arrivals, choices, protocol="http", targets=[Target(address)],
+                   connections=CLIENTS, timeout_s=TIMEOUT_S, start_s=time.monotonic() + LEAD_S)
     before, began = process.cpu_times(), time.monotonic()
     last = str(max(os.sched_getaffinity(0)))
     subprocess.run([*real_time_prefix(), "taskset", "--cpu-list", last, sys.executable, "-m",

@@ -51,19 +51,37 @@ def write_job(live: LiveDeployment, rates: Sequence[float], seconds: Sequence[fl
     random = np.random.default_rng(seed)
     requests = live.server.requests(random, _REQUESTS)
     arrivals = poisson_arrivals(random, rates, seconds)
-    (folder / "requests.json").write_text(json.dumps([request.decode("latin-1") for request in requests]))
-    np.save(folder / "arrivals.npy", arrivals)
-    np.save(folder / "choices.npy", random.integers(0, _REQUESTS, len(arrivals)))
+    choices = random.integers(0, _REQUESTS, len(arrivals))
     targets = [Target(proxy)] if proxy else [Target(live.server.address(one.place)) for one in live.instances]
     for _ in range(more):
         ready = folder / "ready"
         ready.unlink(missing_ok=True)
         targets.append(Target("", str(ready)))
-    job = Job(
-        protocol=live.server.protocol, targets=tuple(targets),
-        connections=connections or live.server.connections, timeout_s=timeout_s, requests=str(folder / "requests.json"),
-        arrivals=str(folder / "arrivals.npy"), choices=str(folder / "choices.npy"), start_s=time.monotonic() + lead_s,
-        results=str(folder / "results.npz"), counters=counters)
+    return write_requests(
+        folder, requests, arrivals, choices, protocol=live.server.protocol, targets=targets,
+        connections=connections or live.server.connections, timeout_s=timeout_s, start_s=time.monotonic() + lead_s,
+        counters=counters)
+
+
+def write_requests(folder: Path, requests: Sequence[bytes], arrivals: np.ndarray, choices: np.ndarray, *, protocol: str,
+                   targets: Sequence[Target], connections: int, timeout_s: float, start_s: float,
+                   results: str = "results.npz", counters: str = "") -> Job:
+    """Writes a job and its files to `folder`, where results of an earlier one are removed.
+
+    Args:
+        folder: for the generator's files.
+        requests: to choose from.
+        arrivals: when each request is due, s after the start, ascending [requests].
+        choices: which of the requests it is [requests].
+        results: name of the file in the folder for what became of them.
+
+    The others: see `Job`.
+    """
+    job = Job(protocol, tuple(targets), connections, timeout_s, str(folder / "requests.json"),
+              str(folder / "arrivals.npy"), str(folder / "choices.npy"), start_s, str(folder / results), counters)
+    Path(job.requests).write_text(json.dumps([request.decode("latin-1") for request in requests]))
+    np.save(job.arrivals, arrivals)
+    np.save(job.choices, choices)
     Path(job.results).unlink(missing_ok=True)
     job.write(folder / "job.json")
     return job

@@ -5,7 +5,7 @@
       group: functions/resize         # its control group
       look: /run/assay/look.json      # written by the coordinator
       within_s: 20                    # an older look is none, nor is one from as far in the future
-      host_cores: 1                   # cores of this host that count as one, where hosts are not equally fast
+      host_cores: 1                   # cores of this host that count as one; must be the coordinator's
       root: /sys/fs/cgroup            # where control groups are mounted
 
 A controller decides soon after each look, whatever `--every` says. What is set goes by the actuator for control groups
@@ -83,15 +83,20 @@ class LookedAtLimit:
 
     def read(self) -> Readings:
         """See `Reader`."""
-        last, age_s = self._last(), 0.0
+        last, own = self._last(), self._target.host_cores
         try:
-            self._look = last["look"]
-            age_s = time.time() - 1e-9 * int(self._look)
+            look, theirs = last["look"], float(last.get("host_cores", 1.0))
+            age_s = time.time() - 1e-9 * int(look)
             values = {name: float(value) for name, value in last[self._named.many][self._target.name].items()}
             every_s = float(last["every_s"])
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise SourceError(f"{self._target.look} must be a look at {self._target.name}, got "
                               f"{type(error).__name__}: {error}") from error
+        if theirs != own:  # allotments are in the coordinator's cores: together the limits could exceed them
+            raise SourceError(f"host_cores of {self._target.look} must be {own:g} as in the file of "
+                              f"{self._target.name}, got {theirs:g}: write the same number into the coordinator's file "
+                              "and into those of all agents")
+        self._look = look
         if abs(age_s) > self._target.within_s:
             raise SourceError(f"{self._target.look} must be at most {self._target.within_s:g} s old, got {age_s:.0f} "
                               "s: is the coordinator running, and this host's clock right?")

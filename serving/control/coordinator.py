@@ -129,7 +129,7 @@ class Coordinator:
         self._limits = limits
         told = {name: {part: value for part, value in of.items() if math.isfinite(value)} for name, of in found.items()}
         write_file(shared.look, json.dumps({"look": str(time.time_ns()), "every_s": shared.every_s,
-                                            teller.many: told}))
+                                            "host_cores": shared.host_cores, teller.many: told}))
 
     def _status(self, name: str) -> dict[str, float]:
         """What its front says; NaN where it does not, or where that cannot be: none of it is below 0."""

@@ -6,4 +6,5 @@
 from serving.actuators.looked_at_limit import Named, kind_of
 from systems.microservices.interface import CONTROLS
 
-ACTUATOR = kind_of("service", Named("services", CONTROLS[0].name, CONTROLS[0].current))
+NAMED = Named("services", CONTROLS[0].name, CONTROLS[0].current)
+ACTUATOR = kind_of("service", NAMED)

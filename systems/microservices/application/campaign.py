@@ -18,6 +18,7 @@ from recording.tools import require_tools
 from systems.microservices.application.data_card import write_card
 from systems.microservices.application.dataset import make_tables, write_tables
 from systems.microservices.application.raw_segments import RawSegments, write_segment
+from systems.microservices.application.receiver import Receiver, TracesFile
 from systems.microservices.application.running import TOOLS, Application, prepare_stores
 from systems.microservices.application.segment_run import record_segment
 from systems.microservices.application.settings import ApplicationSettings
@@ -96,12 +97,13 @@ def _record(campaign: Campaign[int], settings: ApplicationSettings, folder: RawS
     campaign.tell("prepare", "filling the databases")
     homes = prepare_stores(guard)
     campaign.tell("prepare", "starting the application")
-    with Application(guard, homes, guard.folder / "warm-up.otlp") as application:
+    traces = TracesFile(guard.folder / "warm-up.otlp")
+    with Receiver(traces.keep) as receiver, Application(guard, homes, receiver.url) as application:
         if lacking := application.containers.lacking:
             campaign.tell("warning", "control groups are not writable here: recording without limits and counters of "
                                      f"{lacking}")
         for number in left:
             with folder.new(number) as new:
-                segment = record_segment(application, settings, number, new)
+                segment = record_segment(application, traces, settings, number, new)
                 write_segment(segment, new)
             campaign.tell("segment", f"{number}: {len(segment.anomalies)} anomalies")

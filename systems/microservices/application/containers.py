@@ -70,6 +70,10 @@ class Containers:
         self._folders[name] = folders
         return tuple(dict.fromkeys(folders.values()))
 
+    def group_of(self, name: str) -> str:
+        """The control group of a service, as an actuator is told it."""
+        return self._folders[name]["cpu"].name
+
     @property
     def lacking(self) -> str:
         """What some group has no control group for; "" where nothing is missing."""
@@ -100,7 +104,7 @@ class Containers:
         folders = self._folders[name]
         throttling = self._groups.throttling(name)
         read, written = self._disk_bytes(folders.get("blkio"))
-        return Used(_cpu_s(folders.get("cpuacct")), throttling.periods, throttling.throttled,
+        return Used(cpu_seconds(folders.get("cpuacct")), throttling.periods, throttling.throttled,
                     _memory_bytes(folders.get("memory")) / 2**20, read / 2**20, written / 2**20)
 
     def remove_all(self) -> None:
@@ -125,7 +129,8 @@ class Containers:
         return float(named.get("rbytes", 0)), float(named.get("wbytes", 0))
 
 
-def _cpu_s(folder: Path | None) -> float:
+def cpu_seconds(folder: Path | None) -> float:
+    """That a group has used, s; NaN of None. folder: of version 1's cpuacct, or of version 2."""
     if folder is None:
         return math.nan
     if (file := folder / "cpuacct.usage").exists():

@@ -1,4 +1,4 @@
-"""Takes traces by OTLP over HTTP (protobuf, gzip or not) and appends them to a file: any SDK or collector can export.
+"""Takes traces by OTLP over HTTP (protobuf, gzip or not), to append them to a file: any SDK or collector can export.
 
     python -m systems.microservices.application.receiver traces.otlp --port 4318
 
@@ -10,8 +10,10 @@ import argparse
 import gzip
 import threading
 import zlib
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -21,31 +23,46 @@ from recording.loopback import ADDRESS
 _PATH, _TYPE = "/v1/traces", "application/x-protobuf"
 
 
-class Receiver(ThreadingHTTPServer):
-    """Receives on loopback, on a thread of its own once it has begun.
+class TracesFile:
+    """Exported requests, one after the other.
 
     Attributes:
-        file: what it appends to; another one from the moment at which it is set.
+        file: what is appended to; another one from the moment at which it is set.
     """
 
-    def __init__(self, file: Path, port: int = 0) -> None:
-        super().__init__((ADDRESS, port), _Handler)
+    def __init__(self, file: Path) -> None:
         self.file = file
         self._one_at_a_time = threading.Lock()
-
-    def begin(self) -> None:
-        """Receives in the background."""
-        threading.Thread(target=self.serve_forever, name="receiver", daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        """Where traces are to be exported to."""
-        return f"http://{ADDRESS}:{self.server_port}{_PATH}"
 
     def keep(self, body: bytes) -> None:
         """Appends a checked request."""
         with self._one_at_a_time, self.file.open("ab") as file:
             file.write(body)
+
+
+class Receiver(ThreadingHTTPServer):
+    """Receives on loopback, as a context manager on a thread of its own.
+
+    Attributes:
+        keep: takes each checked request, on the thread of its connection.
+    """
+
+    def __init__(self, keep: Callable[[bytes], None], port: int = 0) -> None:
+        super().__init__((ADDRESS, port), _Handler)
+        self.keep = keep
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, name="receiver", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where traces are to be exported to."""
+        return f"http://{ADDRESS}:{self.server_port}{_PATH}"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -86,7 +103,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--port", type=int, default=4318)
     options = parser.parse_args(arguments)
-    Receiver(options.file, options.port).serve_forever()
+    Receiver(TracesFile(options.file).keep, options.port).serve_forever()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Starts the whole application on this host and stops it: databases, services, nginx, relays, receiver of traces.
+"""Starts the whole application on this host and stops it: databases, services, nginx, relays.
 
 Everything listens on loopback behind a relay of its own (relay.py), so that its network can be slowed, and runs in a
 control group of its own (containers.py).
@@ -26,7 +26,6 @@ from recording.workloads.base import Place
 from recording.workloads.mysql import MySQL
 from systems.microservices.application.containers import Containers
 from systems.microservices.application.graph import ENTRY, FRONT, REQUESTS, SERVICES, STORES, TABLE_ROWS
-from systems.microservices.application.receiver import Receiver
 from systems.microservices.application.relay import Relay
 
 TOOLS = ("nginx", "redis-server", "mariadbd", "sysbench", "stress-ng")
@@ -49,19 +48,18 @@ class Application:
         containers: its control groups, by the service's name.
         running: its processes, by the service's name.
         relay: what stands in front of each service.
-        receiver: takes the services' traces.
         address: where requests from outside go to.
     """
 
-    def __init__(self, guard: Guard, homes: Mapping[str, Path], traces: Path) -> None:
+    def __init__(self, guard: Guard, homes: Mapping[str, Path], traces: str) -> None:
         """Args:
         guard: owns its processes and folders.
         homes: of the databases.
-        traces: file that the traces are appended to.
+        traces: address that takes the services' traces.
         """
-        self.guard, self._homes = guard, homes
+        self.guard, self._homes, self._traces = guard, homes, traces
         self.containers = Containers(guard, guard.folder)
-        self.relay, self.receiver = Relay(), Receiver(traces)
+        self.relay = Relay()
         self.running: dict[str, Running] = {}
         self._groups: dict[str, tuple[Path, ...]] = {}
         self._beside: list[Running] = []
@@ -72,9 +70,6 @@ class Application:
     def __enter__(self) -> Self:
         with ExitStack() as leaving:
             leaving.callback(self.containers.remove_all)
-            leaving.callback(self.receiver.server_close)
-            self.receiver.begin()
-            leaving.callback(self.receiver.shutdown)
             leaving.enter_context(self.relay)
             leaving.callback(self._stop)
             self._start()
@@ -114,7 +109,7 @@ class Application:
         self.address = relayed[FRONT]
         for name, place in self._places.items():
             (place.run / "addresses.json").write_text(json.dumps(relayed))
-            (place.run / "traces").write_text(self.receiver.url)
+            (place.run / "traces").write_text(self._traces)
             self._groups[name] = self.containers.make(name)
         for name in SERVICES:
             self.running[name] = self.guard.start(

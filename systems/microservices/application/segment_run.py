@@ -1,6 +1,5 @@
 """Records one segment: the load, the anomalies, the counters of every control group each second, the traces."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -11,7 +10,7 @@ import pandas as pd
 import psutil
 
 from recording.scaling.arrivals import poisson_arrivals
-from recording.scaling.generator import LEAD_S, start_generator
+from recording.scaling.generator import LEAD_S, start_generator, write_requests
 from recording.scaling.open_loop import Job, Target
 from recording.scaling.protocols import http_get
 from recording.scaling.trial_run import await_end
@@ -19,6 +18,7 @@ from systems.microservices.application.anomalies import Anomaly, Step, load_fact
 from systems.microservices.application.calls import TIMEOUT_S
 from systems.microservices.application.graph import REQUESTS, SERVICES
 from systems.microservices.application.raw_segments import Segment
+from systems.microservices.application.receiver import TracesFile
 from systems.microservices.application.running import Application
 from systems.microservices.application.settings import EXPORT_EVERY_S, ApplicationSettings
 
@@ -29,8 +29,9 @@ _STEP_S = 0.25
 _END_TIMEOUT_S = 30.0
 
 
-def record_segment(application: Application, settings: ApplicationSettings, number: int, folder: Path) -> Segment:
-    """Records a segment and leaves what there is of it in `folder`.
+def record_segment(application: Application, traces_file: TracesFile, settings: ApplicationSettings, number: int,
+                   folder: Path) -> Segment:
+    """Records a segment and leaves what there is of it in `folder`; where its traces come is set to a file there.
 
     Raises:
         SourceError: a service or the load generator ended by itself.
@@ -38,26 +39,12 @@ def record_segment(application: Application, settings: ApplicationSettings, numb
     planned = plan_segment(settings, number)
     random = np.random.default_rng((settings.seed, number, 1))
     traces = f"{random.integers(1, 2**62):016x}"
-    application.receiver.file = folder / "traces.otlp"
-    job = _write_job(application, settings, planned, traces, random, folder)
-    generator = start_generator(application.guard, folder, ())
+    traces_file.file = folder / "traces.otlp"
+    job = write_load(application, settings, planned, traces, random, folder)
     start_unix_s = time.time() + job.start_s - time.monotonic()
-    happened: list[list[float]] = [[] for _ in planned]
     used: list[dict[str, object]] = []
-    todo: list[Step] = [
-        (at_s, _noting(step, times, job.start_s)) for anomaly, times in zip(planned, happened, strict=True)
-        for at_s, step in steps(application, settings, anomaly)]
-    todo += [(float(at_s), lambda: used.extend(_sample(application, job.start_s)))
-             for at_s in np.arange(0.0, settings.segment_s + _SAMPLE_S / 2, _SAMPLE_S)]
-    try:
-        for at_s, step in sorted(todo, key=lambda one: one[0]):
-            time.sleep(max(0.0, job.start_s + at_s - time.monotonic()))
-            step()
-            if generator.process.poll():  # failed: the rest would be for nothing
-                break
-        await_end(generator, TIMEOUT_S + _END_TIMEOUT_S, folder)
-    finally:
-        application.guard.stop([generator], grace_s=0)
+    happened = inject(application, settings, planned, job.start_s, folder,
+                      lambda: used.extend(_sample(application, job.start_s)))
     time.sleep(3 * EXPORT_EVERY_S)  # until the last spans are here
     pd.DataFrame(used).to_parquet(folder / "used.parquet", index=False)
     for name in ("requests.json", "arrivals.npy", "choices.npy", "job.json"):
@@ -67,26 +54,54 @@ def record_segment(application: Application, settings: ApplicationSettings, numb
     return Segment(number, start_unix_s, anomalies, traces)
 
 
-def _write_job(application: Application, settings: ApplicationSettings, planned: list[Anomaly], traces: str,
+def inject(application: Application, settings: ApplicationSettings, planned: list[Anomaly], start_s: float,
+           folder: Path, each_second: Callable[[], object]) -> list[list[float]]:
+    """Sends the load of a folder (`write_load`) and injects anomalies, until all requests are over.
+
+    Args:
+        start_s: of the load, s of CLOCK_MONOTONIC.
+        each_second: called from its beginning to the end of the segment.
+
+    Returns:
+        When each anomaly's steps were done, s after the start; none where the load has what it is.
+
+    Raises:
+        SourceError: a service or the load generator ended by itself.
+    """
+    generator = start_generator(application.guard, folder, ())
+    happened: list[list[float]] = [[] for _ in planned]
+    todo: list[Step] = [(at_s, _noting(step, times, start_s)) for anomaly, times in zip(planned, happened, strict=True)
+                        for at_s, step in steps(application, settings, anomaly)]
+    todo += [(float(at_s), each_second) for at_s in np.arange(0.0, settings.segment_s + _SAMPLE_S / 2, _SAMPLE_S)]
+    try:
+        for at_s, step in sorted(todo, key=lambda one: one[0]):
+            time.sleep(max(0.0, start_s + at_s - time.monotonic()))
+            step()
+            if generator.process.poll():  # failed: the rest would be for nothing
+                break
+        await_end(generator, TIMEOUT_S + _END_TIMEOUT_S, folder)
+    finally:
+        application.guard.stop([generator], grace_s=0)
+    return happened
+
+
+def write_load(application: Application, settings: ApplicationSettings, planned: list[Anomaly], traces: str,
                random: np.random.Generator, folder: Path) -> Job:
-    """Every request is one of its own: it carries the id of its trace."""
+    """Every request is one of its own: it carries the id of its trace. names.npy: the type of each.
+
+    Args:
+        traces: 16 hexadecimal digits, that the ids of all its traces begin with.
+    """
     moments = np.arange(0.0, settings.segment_s, _STEP_S)
     rates = [settings.requests_per_s * load_factor(planned, moment) for moment in moments]
     arrivals = poisson_arrivals(random, rates, [_STEP_S] * len(moments))
     names = random.choice(list(REQUESTS), len(arrivals), p=list(REQUESTS.values()))
-    requests = [http_get(f"/{name}", f"traceparent: 00-{traces}{index:016x}-{index:016x}-01").decode()
+    requests = [http_get(f"/{name}", f"traceparent: 00-{traces}{index:016x}-{index:016x}-01")
                 for index, name in enumerate(names, 1)]
-    (folder / "requests.json").write_text(json.dumps(requests))
     np.save(folder / "names.npy", names)
-    np.save(folder / "arrivals.npy", arrivals)
-    np.save(folder / "choices.npy", np.arange(len(arrivals)))
-    job = Job(
-        protocol="http", targets=(Target(application.address),), connections=_CONNECTIONS, timeout_s=TIMEOUT_S,
-        requests=str(folder / "requests.json"), arrivals=str(folder / "arrivals.npy"),
-        choices=str(folder / "choices.npy"), start_s=time.monotonic() + LEAD_S + 1.0,
-        results=str(folder / "requests.npz"))
-    job.write(folder / "job.json")
-    return job
+    return write_requests(
+        folder, requests, arrivals, np.arange(len(arrivals)), protocol="http", targets=[Target(application.address)],
+        connections=_CONNECTIONS, timeout_s=TIMEOUT_S, start_s=time.monotonic() + LEAD_S + 1.0, results="requests.npz")
 
 
 def _noting(step: Callable[[], object], times: list[float], start_s: float) -> Callable[[], None]:

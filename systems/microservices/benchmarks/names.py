@@ -1,4 +1,5 @@
 """The benchmarks of microservices by name (`python -m benchmarks NAME`)."""
 
 BENCHMARKS = {"microservices-policies": "systems.microservices.benchmarks.control",
+              "microservices-live": "systems.microservices.benchmarks.live",
               "culprits": "systems.microservices.benchmarks.culprits"}

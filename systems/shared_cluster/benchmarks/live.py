@@ -11,7 +11,8 @@ of a function is OBJECTIVE times its 99th percentile with twice its fair share a
 
 The policy is trained by `assay run` once, on a load of its own (--home keeps it). One gate is lowered: it may cost
 -SAVES more than the best rule, with which it is level. Resumable: what is there is kept, whatever code made it, for a
-run takes 25 minutes. Needs root and control groups that may be written.
+run takes 25 minutes; runs of other `--seconds`, or on another number of this machine's cores, are dropped. Needs root
+and control groups that may be written.
 """
 
 import argparse
@@ -41,8 +42,8 @@ from pipelines.request import code_version
 from recording.control_groups import find_hierarchy
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
-from recording.scaling.open_loop import ANSWERED, Result
-from systems.shared_cluster.benchmarks.live_cluster import NAMES, TIMEOUT_S, Cluster, Numbers
+from recording.scaling.open_loop import ANSWERED
+from systems.shared_cluster.benchmarks.live_cluster import NAMES, TIMEOUT_S, Cluster, Numbers, Played
 from systems.shared_cluster.interface import STEP_SECONDS
 
 OUTPUT = RESULTS / "shared_cluster_live.json"
@@ -61,9 +62,16 @@ SAVES = -0.05
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--runs", type=int, default=3, help="of all arms; default: 3")
-    parser.add_argument("--seconds", type=float, default=120.0, help="of each of the three parts; default: 120")
+    parser.add_argument("--seconds", type=_seconds, default=120.0,
+                        help=f"of each of the three parts, at least {STEP_SECONDS:g}; default: 120")
     parser.add_argument("--home", type=Path, default=HOME,
                         help="state folder in which the policy is trained; default: .assay/shared-cluster-live")
+
+
+def _seconds(text: str) -> float:
+    if not STEP_SECONDS <= (seconds := float(text)) < np.inf:
+        raise argparse.ArgumentTypeError(f"expected at least {STEP_SECONDS:g}, an interval of the agents, got {text}")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> None:
@@ -79,9 +87,10 @@ def run(options: argparse.Namespace) -> None:
                         "seconds": options.seconds, "policy": policy}
     for number in range(options.runs):
         missing = [arm for arm in ARMS if not entries.has((number, ARMS.index(arm)))]
-        promised = promises(entries.content["entries"], number) or (calibrated(number, core) if missing else None)
+        if not missing:
+            continue
+        promised = promises(entries.content["entries"], number) or calibrated(number, core)
         for arm in missing:
-            assert promised is not None
             found = played(arm, number, core, promised, options.seconds, home)
             entries.add({"run": number, "arm": arm, "promised": promised, **found})
             print(f"run {number}, {arm}: " + "; ".join(
@@ -122,15 +131,15 @@ def calibrated(number: int, core: float) -> Mapping[str, Any]:
     """Work of a request of each function, in core seconds of the cluster, and its objective."""
     with Guard() as guard:
         cluster = Cluster(guard, core)
-        found, sampled = cluster.play(np.full((3, len(NAMES)), 1.0), 1000 + number)
-        work_s = sampled[:, len(NAMES):].sum(axis=0) / [len(one.due) for one in found]
+        seen = cluster.play(np.full((3, len(NAMES)), 1.0), 1000 + number)
+        work_s = seen.used.sum(axis=0) / [len(one.due) for one in seen.results]
     fair = CORES / len(NAMES)
     with Guard() as guard:
         cluster = Cluster(guard, core)
         cluster.limit(2.0 * fair)
         rates = np.tile(0.4 * fair / work_s, (int(CALIBRATED_S / STEP_SECONDS), 1))
-        found, _ = cluster.play(rates, 2000 + number)
-    objective = [OBJECTIVE * np.percentile(one.latency_ms(TIMEOUT_S), 99) for one in found]
+        seen = cluster.play(rates, 2000 + number)
+    objective = [OBJECTIVE * np.percentile(one.latency_ms(TIMEOUT_S), 99) for one in seen.results]
     return {"work_s": [round(one, 4) for one in work_s], "objective_ms": [round(one, 1) for one in objective]}
 
 
@@ -155,12 +164,12 @@ def played(arm: str, number: int, core: float, promised: Mapping[str, Any], seco
         if arm != "kernel alone":
             cluster.limit(CORES / len(NAMES))
         agents = _agents(cluster, home) if arm == "policy" else []
-        results, sampled = cluster.play(rates, number, promised["objective_ms"])
+        seen = cluster.play(rates, number, promised["objective_ms"])
         if gone := [one.name for one in agents if not one.is_alive()]:
             raise AssayError(f"coordinator and agents must run to the end, got none of {', '.join(gone)}")
         guard.stop(agents, grace_s=20.0)
         decided = decisions(guard.folder, warm_up, len(busy)) if agents else None
-    parts = {name: _part(results, sampled, warm_up + place * steps, steps, promised["objective_ms"])
+    parts = {name: _part(seen, warm_up + place * steps, steps, promised["objective_ms"])
              for place, name in enumerate(PARTS)}
     return {"parts": parts, "decided": decided, "load_average": before}
 
@@ -202,23 +211,22 @@ def decisions(folder: Path, first: int, end: int) -> dict[str, Any]:
             "strange": dict(Counter(name for one in counted for name in one["strange"]).most_common())}
 
 
-def _part(results: Sequence[Result], sampled: Numbers, first: int, steps: int, objective_ms: Sequence[float]
-          ) -> dict[str, float]:
+def _part(seen: Played, first: int, steps: int, objective_ms: Sequence[float]) -> dict[str, float]:
     """Of the intervals from `first` on: share of functions that miss, mean of the logarithm of latency over objective,
     share of requests that were answered in time; limits over the cluster, on average and at most; used of it."""
     over, answered, count = [], 0, 0
-    for one, most in zip(results, objective_ms, strict=True):
+    for one, most in zip(seen.results, objective_ms, strict=True):
         interval, latency = (one.due // STEP_SECONDS).astype(int), one.latency_ms(TIMEOUT_S)
         for step in range(first, first + steps):
             here = interval == step
             if here.any():
                 over.append(float(np.percentile(latency[here], 99)) / most)
                 answered, count = answered + int((one.status[here] == ANSWERED).sum()), count + int(here.sum())
-    seconds = sampled[int(first * STEP_SECONDS):int((first + steps) * STEP_SECONDS)]
-    limits = seconds[:, :len(NAMES)].sum(axis=1) / CORES
+    seconds = slice(int(first * STEP_SECONDS), int((first + steps) * STEP_SECONDS))
+    limits, used = (cores[seconds].sum(axis=1) / CORES for cores in (seen.limits, seen.used))
     return {"missed": float(np.mean(np.array(over) > 1.0)), "log_latency": float(np.log(over).mean()),
             "answered": answered / max(count, 1), "requests": count, "limits": float(limits.mean()),
-            "most_limits": float(limits.max()), "used": float(seconds[:, len(NAMES):].sum(axis=1).mean() / CORES)}
+            "most_limits": float(limits.max()), "used": float(used.mean())}
 
 
 def live_table(results: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from feature_store.control_group_limits import UNLIMITED
@@ -23,9 +23,11 @@ from recording.live.counters import BOUNDS_S, Counts
 from recording.loopback import ADDRESS, accepts_connections, free_port
 from recording.processes import Guard, Running
 from recording.scaling.arrivals import poisson_arrivals
-from recording.scaling.generator import python_environment, start_generator
-from recording.scaling.open_loop import Job, Result, Target, read_result
+from recording.scaling.generator import python_environment, start_generator, write_requests
+from recording.scaling.meters import process_cpu_s
+from recording.scaling.open_loop import Result, Target, read_result
 from recording.scaling.protocols import http_get
+from recording.scaling.trial_run import await_end
 from serving.actuators.cgroup import Cgroup
 from serving.actuators.control_group.group import ControlGroup
 from systems.shared_cluster.benchmarks import live_function
@@ -40,6 +42,17 @@ _LEAD_S, _END_S = 3.0, 60.0
 Numbers = NDArray[np.float64]
 
 
+class Played(NamedTuple):
+    """What became of the requests of each function; its limit and the cores that it used in each second.
+
+    limits, used: (seconds, F), cores of the cluster.
+    """
+
+    results: list[Result]
+    limits: Numbers
+    used: Numbers
+
+
 class Cluster:
     """The functions, each in a control group of its own; its guard ends them."""
 
@@ -48,20 +61,20 @@ class Cluster:
         core: cores of this machine that are one of the cluster's.
         """
         self.guard, self.core = guard, core
-        self._groups = ControlGroups(guard, find_hierarchy())
+        groups = ControlGroups(guard, find_hierarchy())
         self.ports = [free_port() for _ in NAMES]
         self.groups: list[str] = []
-        self._processes: list[psutil.Process] = []
+        self._functions: list[Running] = []
         self._seen: list[deque[tuple[float, Counts, float]]] = [deque() for _ in NAMES]
         self.status = guard.folder / "status"
         self.status.mkdir()
         for name, (kind, units), port in zip(NAMES, FUNCTIONS, self.ports, strict=True):
-            folders = self._groups.make(name, cpu=True, memory_mb=MEMORY_MB)
+            folders = groups.make(name, cpu=True, memory_mb=MEMORY_MB)
             command = [sys.executable, "-m", live_function.__name__, kind, str(units), str(core), str(port)]
-            running = guard.start(name, command, groups=folders, output=guard.folder / f"{name}.log",
-                                  environment=python_environment())
             self.groups.append(folders[-1].name)
-            self._processes.append(psutil.Process(running.session))
+            self._functions.append(guard.start(name, command, groups=folders, output=guard.folder / f"{name}.log",
+                                               environment=python_environment()))
+        self._limited = [Cgroup(group, guard.folder) for group in self.groups]
         deadline = time.monotonic() + _END_S
         while not all(accepts_connections(port) for port in self.ports):
             if time.monotonic() > deadline:
@@ -76,46 +89,51 @@ class Cluster:
 
     def limits(self) -> list[float]:
         """Of each, cores."""
-        return [Cgroup(group, self.guard.folder).present()["cpu_limit_cores"] / self.core for group in self.groups]
+        return [group.present()["cpu_limit_cores"] / self.core for group in self._limited]
 
-    def play(self, rates: Numbers, seed: int, objective_ms: Sequence[float] | None = None) -> tuple[
-            list[Result], Numbers]:
+    def play(self, rates: Numbers, seed: int, objective_ms: Sequence[float] | None = None) -> Played:
         """Sends requests, and writes what each function's front says of it, every second.
 
         Args:
             rates: (T, F) requests a second in each interval.
 
-        Returns:
-            What became of the requests of each function; (seconds, 2 F) limits and used cores in each second.
+        Raises:
+            SourceError: a function ended, or a load generator failed.
         """
-        start, sampled = time.monotonic() + _LEAD_S, []
+        start, limits, used_s = time.monotonic() + _LEAD_S, [], [self._used_s()]
         generators = [self._send(place, rates[:, place], seed, start) for place in range(len(NAMES))]
-        before = self._used_s()
         for second in range(int(STEP_SECONDS * len(rates))):
             time.sleep(max(0.0, start + second + 1.0 - time.monotonic()))
-            used = self._used_s()
-            sampled.append([*self.limits(), *np.subtract(used, before)])
-            before = used
+            self._require_running(generators)
+            used_s.append(self._used_s())
+            limits.append(self.limits())
             if objective_ms is not None:
-                self._tell(used, objective_ms)
-        for one in generators:
-            one.process.wait(_END_S)
-        return [read_result(self.guard.folder / name / "results.npz") for name in NAMES], np.array(sampled)
+                self._tell(used_s[-1], objective_ms)
+        for name, one in zip(NAMES, generators, strict=True):
+            await_end(one, _END_S, self.guard.folder / name)
+        return Played([read_result(self.guard.folder / name / "results.npz") for name in NAMES], np.array(limits),
+                      np.diff(used_s, axis=0))
 
     def _send(self, place: int, rates: Numbers, seed: int, start: float) -> Running:
         folder = self.guard.folder / NAMES[place]
         folder.mkdir(exist_ok=True)
         arrivals = poisson_arrivals(np.random.default_rng([seed, place]), rates, [STEP_SECONDS] * len(rates))
-        (folder / "requests.json").write_text(json.dumps([http_get("/").decode("latin-1")]))
-        np.save(folder / "arrivals.npy", arrivals)
-        np.save(folder / "choices.npy", np.zeros(len(arrivals), dtype=np.int64))
-        Job("http", (Target(f"{ADDRESS}:{self.ports[place]}"),), CONNECTIONS, TIMEOUT_S, str(folder / "requests.json"),
-            str(folder / "arrivals.npy"), str(folder / "choices.npy"), start, str(folder / "results.npz"),
-            str(folder / "counters.json")).write(folder / "job.json")
+        write_requests(folder, [http_get("/")], arrivals, np.zeros(len(arrivals), dtype=np.int64), protocol="http",
+                       targets=[Target(f"{ADDRESS}:{self.ports[place]}")], connections=CONNECTIONS,
+                       timeout_s=TIMEOUT_S, start_s=start, counters=str(folder / "counters.json"))
         return start_generator(self.guard, folder, ())
 
+    def _require_running(self, generators: Sequence[Running]) -> None:
+        for name, function, generator in zip(NAMES, self._functions, generators, strict=True):
+            if not function.is_alive():
+                output = (self.guard.folder / f"{name}.log").read_text(errors="replace")[-300:]
+                raise SourceError(f"function {name} must run to the end, got status {function.process.returncode}: "
+                                  f"{output.strip()}")
+            if generator.process.poll():
+                await_end(generator, 0.0, self.guard.folder / name)
+
     def _used_s(self) -> list[float]:
-        return [sum(process.cpu_times()[:2]) / self.core for process in self._processes]
+        return [process_cpu_s(function.session) / self.core for function in self._functions]
 
     def _tell(self, used_s: Sequence[float], objective_ms: Sequence[float]) -> None:
         """What a front knows of the last interval."""

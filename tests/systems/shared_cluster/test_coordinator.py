@@ -136,6 +136,24 @@ def test_a_core_that_is_shared_may_be_a_part_of_one_of_this_host(place: Place) -
     assert (place.parent / "resize" / "cpu.max").read_text().strip() == "250000 100000"
 
 
+def test_a_look_in_other_cores_than_the_agents_is_refused(place: Place) -> None:
+    """An allotment in cores of the coordinator's would be another number of the agent's: together above the cluster."""
+    tiny.write_yaml({**yaml.safe_load(place.file.read_text()), "cores": 24, "host_cores": 0.25}, place.file)
+    place.coordinator = Coordinator(read_shared(place.file, TELLER), TELLER)
+    place.coordinator.look()
+    mine = place.limit("resize")
+    assert mine.acquire("test") == ""
+    with pytest.raises(SourceError, match=r"host_cores of .* must be 1 as in the file of resize, got 0.25: write"):
+        mine.read()
+    mine.present()
+    with pytest.raises(ActuatorError, match="last look"):
+        mine.apply({"target_cores": 2.5})
+    assert (place.parent / "resize" / "cpu.max").read_text().strip() == "200000 100000"
+    older = json.loads(place.look.read_text())
+    place.look.write_text(json.dumps({name: value for name, value in older.items() if name != "host_cores"}))
+    assert mine.read().values["rate_rps"] == 20.0, "a look that does not say counts cores of this host"
+
+
 def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
     place.coordinator.look()
     late = place.limit("resize", within_s=0.05)

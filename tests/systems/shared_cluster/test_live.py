@@ -57,11 +57,11 @@ def test_real_functions_are_limited_loaded_and_told_of() -> None:
         starved = NAMES.index("compute-27")
         cluster.limit(4.0)
         cluster.limit(0.1, ["compute-27"])
-        results, sampled = cluster.play(np.full((2, len(NAMES)), 2.0), 1, [1000.0] * len(NAMES))
+        results, limits, used_cores = cluster.play(np.full((2, len(NAMES)), 2.0), 1, [1000.0] * len(NAMES))
         said = {name: json.loads((cluster.status / f"{name}.json").read_text()) for name in NAMES}
-    assert sampled.shape == (20, 2 * len(NAMES))
-    assert sampled[:, starved] == pytest.approx(0.1) and sampled[:, (starved + 1) % len(NAMES)] == pytest.approx(4.0)
-    used = sampled[:, len(NAMES):].mean(axis=0)
+    assert limits.shape == used_cores.shape == (20, len(NAMES))
+    assert limits[:, starved] == pytest.approx(0.1) and limits[:, (starved + 1) % len(NAMES)] == pytest.approx(4.0)
+    used = used_cores.mean(axis=0)
     assert used[starved] < 0.2 < used[NAMES.index("compute-18")]
     assert all(0.8 < one["rate_rps"] < 4.0 and one["most_latency_ms"] == 1000.0 for one in said.values())
     took = [np.percentile(one.latency_ms(30.0), 50) for one in results]

@@ -14,17 +14,20 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from systems.microservices.application.receiver import Receiver
+from systems.microservices.application.receiver import Receiver, TracesFile
 
 GZIP = {"Content_Type": "application/x-protobuf", "Content_Encoding": "gzip"}
 
 
 @pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[Receiver]:
-    with Receiver(tmp_path / "traces.otlp") as one:
-        one.begin()
+def traces(tmp_path: Path) -> TracesFile:
+    return TracesFile(tmp_path / "traces.otlp")
+
+
+@pytest.fixture
+def receiver(traces: TracesFile) -> Iterator[Receiver]:
+    with Receiver(traces.keep) as one:
         yield one
-        one.shutdown()
 
 
 def post(url: str, body: bytes, **headers: str) -> int:
@@ -37,14 +40,14 @@ def post(url: str, body: bytes, **headers: str) -> int:
         return error.code
 
 
-def test_exports_of_several_services_are_one_message(receiver: Receiver) -> None:
+def test_exports_of_several_services_are_one_message(receiver: Receiver, traces: TracesFile) -> None:
     for name, compression in (("cart", Compression.Gzip), ("pricing", Compression.NoCompression)):
         provider = TracerProvider(resource=Resource.create({"service.name": name}))
         provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(receiver.url, compression=compression)))
         with provider.get_tracer("test").start_as_current_span(f"{name} works"):
             pass
         provider.shutdown()
-    found = TracesData.FromString(receiver.file.read_bytes()).resource_spans
+    found = TracesData.FromString(traces.file.read_bytes()).resource_spans
     services = [value.value.string_value for one in found for value in one.resource.attributes
                 if value.key == "service.name"]
     assert services == ["cart", "pricing"]
@@ -60,6 +63,6 @@ def test_exports_of_several_services_are_one_message(receiver: Receiver) -> None
     ("/v1/traces", GZIP, 400, gzip.compress(b"traces", mtime=0)[:10] + b"\xff" * 20),
 ])
 def test_what_is_no_trace_is_refused_and_not_kept(
-        receiver: Receiver, path: str, headers: dict[str, str], status: int, body: bytes) -> None:
+        receiver: Receiver, traces: TracesFile, path: str, headers: dict[str, str], status: int, body: bytes) -> None:
     assert post(receiver.url.replace("/v1/traces", path), body, **headers) == status
-    assert not receiver.file.exists()
+    assert not traces.file.exists()

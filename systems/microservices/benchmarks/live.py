@@ -1,0 +1,154 @@
+"""The recorded application under anomalies, live: the proved policy, Kubernetes' rule, AIMD, a rule of ours, nobody.
+
+    python -m benchmarks microservices-live [--runs 6] [--seconds 300]
+
+The application of ../application/ with all its 19 services, RATE_RPS requests a second of five types, and anomalies of
+eight kinds that come and go, one or several at once (../application/anomalies.py). All arms begin with the same limits:
+CORES cores divided by what each service uses. In a run they get the same requests and anomalies at the same moments,
+one arm after the other. The objective of a type of requests is OBJECTIVE times its 99th percentile in a quiet time with
+those limits, measured before any arm. A second misses it where one of its requests took longer.
+
+The policy is trained by `assay run` once, for a node of this size and an application of this many services (--home
+keeps it); the rules are tuned in the same run. Resumable: what is there is kept, whatever code made it, for a run takes
+half an hour. Needs root, and control groups that may be written.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.control.live_agents import trained
+from benchmarks.harness.entries import Entries
+from benchmarks.harness.isolation import ROOT
+from benchmarks.harness.machine import describe_machine, load_average, now_utc
+from benchmarks.harness.markdown import mean_and_spread, paragraph, table
+from benchmarks.harness.result_file import RESULTS
+from feature_store.errors import InputError
+from models.control.simulation.made_load import made_load
+from pipelines.request import code_version
+from recording.control_groups import find_hierarchy
+from recording.scaling.open_loop import ANSWERED
+from systems.microservices.application.calls import TIMEOUT_S
+from systems.microservices.benchmarks.live_application import CORES, NAMES, RATE_RPS, WORKLOAD, Arm, Played, played
+from systems.microservices.interface import LEAST_CORES, STEP_SECONDS
+
+OUTPUT = RESULTS / "microservices_live.json"
+FORMAT = "assay-microservices-live/1"
+HOME = ROOT / ".assay" / "microservices-live"
+POLICY, NOBODY = "policy", "deployed"
+ARMS = (POLICY, "critical-path", "aimd", "kubernetes", NOBODY)
+BUSY, WINDOWS = 0.1, 4000  # of the node, that the mean load keeps busy; seconds of load to train on
+CALIBRATED_S, OBJECTIVE = 120.0, 1.8
+LEAST_S = 60.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
+    parser.add_argument("--runs", type=int, default=6, help="of all arms; default: 6")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of an arm; default: 300")
+    parser.add_argument("--home", type=Path, default=HOME,
+                        help="state folder in which the policy is trained; default: .assay/microservices-live")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs what is not there yet."""
+    if os.geteuid() != 0 or find_hierarchy().cpu is None:
+        raise InputError("control groups of CPU must be writable, got none (run as root)")
+    if not options.seconds >= LEAST_S:
+        raise InputError(f"--seconds must be at least {LEAST_S:g}, got {options.seconds:g}")
+    home = options.home.resolve()
+    entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
+                      lambda before, _: before["seconds"] == options.seconds)
+    policy = trained("microservices", WORKLOAD, _load(), home,
+                     {"services": len(NAMES), "node_cores": CORES, "busy": BUSY})
+    entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(),
+                        "seconds": options.seconds, "policy": policy}
+    os.nice(-15)  # whoever looks and decides; the services run at this, too, and share by their groups' weights
+    for number in range(options.runs):
+        missing = [arm for arm in ARMS if not entries.has((number, ARMS.index(arm)))]
+        if not missing:
+            continue
+        promised = _promises(entries.content["entries"], number) or _calibrated(number)
+        for name in missing:
+            arm = Arm(name, None if name == NOBODY else policy["rules"].get(name), home if name == POLICY else None)
+            before = load_average()
+            came = played(arm, number, options.seconds, True, promised["limits"], promised["objectives_ms"])
+            found = outcome(came, promised["objectives_ms"])
+            entries.add({"run": number, "arm": name, "promised": promised, **found, "decided": came.decided,
+                         "anomalies": len(came.planned), "load_average": before})
+            print(f"run {number}, {name}: {100 * found['missed']:.1f} % of the seconds miss, "
+                  f"{found['holds_again_s']:.1f} s until it holds again, limits {found['limits']:.2f}", flush=True)
+
+
+def _load() -> pd.DataFrame:
+    """Telemetry to train on: a load that moves as made loads do."""
+    load = np.exp(made_load(np.random.default_rng(0), WINDOWS, 1, np.array([60.0]), 0.02)[:, 0])
+    moments = pd.date_range("2026-01-05T00:00:00Z", periods=WINDOWS, freq=f"{STEP_SECONDS:g}s").as_unit("ms")
+    return pd.DataFrame({"window_start": moments, "window_s": STEP_SECONDS, "rate_rps": RATE_RPS * load})
+
+
+def _promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:
+    """What the arms of a run that are there were promised; all arms of a run are promised the same."""
+    return next((one["promised"] for one in entries if one["run"] == number), None)
+
+
+def _calibrated(number: int) -> Mapping[str, Any]:
+    """Limits to begin with, by what services use without limits, and the objectives that they can keep."""
+    used = played(Arm("no limits"), 1000 + number, CALIBRATED_S / 2, False, {}, {}).used.mean(axis=0)
+    limits = deployed(dict(zip(NAMES, used.tolist(), strict=True)))
+    quiet = played(Arm(NOBODY), 2000 + number, CALIBRATED_S, False, limits, {})
+    latency_ms = quiet.results.latency_ms(TIMEOUT_S)
+    objectives = {str(name): round(OBJECTIVE * float(np.percentile(latency_ms[quiet.types == name], 99)), 1)
+                  for name in np.unique(quiet.types)}
+    return {"limits": {name: round(cores, 4) for name, cores in limits.items()}, "objectives_ms": objectives,
+            "missed": outcome(quiet, objectives)["missed"]}
+
+
+def deployed(used: Mapping[str, float]) -> dict[str, float]:
+    """Limits that divide the node by what services use, each with what may be set at least."""
+    whole, rest = sum(used.values()), CORES - LEAST_CORES * len(used)
+    return {name: LEAST_CORES + rest * cores / whole for name, cores in used.items()}
+
+
+def outcome(came: Played, objectives_ms: Mapping[str, float]) -> dict[str, float]:
+    """missed: share of seconds of which a request took longer than its objective; holds_again_s: how long that stays,
+    seconds that miss over those that begin to; late: share of the requests; limits, most_limits: of the node, on
+    average and at most; usage: of the limits; dropped: share of requests that failed or were not answered in time."""
+    latency_ms = came.results.latency_ms(TIMEOUT_S)
+    late = latency_ms > np.array([objectives_ms[str(name)] for name in came.types])
+    second = (came.results.due - came.results.due.min()).astype(int)
+    missed = np.bincount(second, late, minlength=len(came.limits)) > 0
+    begins = missed & ~np.concatenate([[False], missed[:-1]])
+    limits = came.limits.sum(axis=1) / CORES
+    return {"missed": float(missed.mean()), "holds_again_s": float(missed.sum() / max(begins.sum(), 1)),
+            "begins_a_minute": float(60.0 * begins.mean()), "late": float(late.mean()), "requests": len(late),
+            "limits": float(limits.mean()), "most_limits": float(limits.max()),
+            "usage": float(came.used.sum() / came.limits.sum()),
+            "dropped": float((came.results.status != ANSWERED).mean())}
+
+
+def live_table(results: Mapping[str, Any]) -> str:
+    """A row an arm."""
+    entries, rows = results["entries"], []
+    for arm in ARMS:
+        of = [one for one in entries if one["arm"] == arm]
+
+        def column(name: str, digits: int, times: float = 1.0, of: Sequence[Mapping[str, Any]] = of) -> str:
+            return mean_and_spread([one[name] for one in of], digits, times)
+
+        rows.append([f"**{arm}**" if arm == POLICY else arm, column("holds_again_s", 1), column("begins_a_minute", 1),
+                     f"{column('missed', 1, 100.0)} %", f"{column('late', 2, 100.0)} %", column("limits", 3),
+                     f"{column('usage', 1, 100.0)} %", f"{column('dropped', 2, 100.0)} %"])
+    runs, machine = {one["run"] for one in entries}, results["machine"]
+    anomalies = sum(one["anomalies"] for one in entries if one["arm"] == NOBODY)
+    note = paragraph(
+        f"{len(runs)} runs of {results['seconds']:g} s with {anomalies} anomalies, means ± standard deviation, on",
+        f"{machine['cores']} cores of {machine['cpu_model']}; limits add up to at most {CORES:g} cores.",
+        f"{machine['date'][:10]}.")
+    return (table(["arm", "s until it holds again", "misses a minute", "seconds that miss", "late requests",
+                   "limits over the node", "of it used", "requests dropped"], rows, range(1, 8)) + f"\n\n{note}")

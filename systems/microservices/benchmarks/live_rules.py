@@ -1,0 +1,67 @@
+"""Agents by a rule, of all services in one process, beside a coordinator: what the policy is held against, live.
+
+A program of its own: `python -m systems.microservices.benchmarks.live_rules agents.json`, until it is ended. The file:
+
+    {"rule": "aimd", "settings": {}, "node": "node.yaml", "state": "found"}
+
+They read, observe, and set as a controller of the product does (observer.py, serving/actuators/looked_at_limit.py), by
+the rates of the control; only nothing is proved, shielded or logged.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from feature_store.errors import AssayError
+from serving.actuators.looked_at_limit import LookedAtLimit, Target
+from serving.control.coordinator import read_shared
+from systems.microservices.coordinator import TELLER
+from systems.microservices.interface import CONTROLS, STEP_SECONDS
+from systems.microservices.limits import NAMED
+from systems.microservices.observer import ServiceObserver
+from systems.microservices.rules import RULES
+
+_WITHIN_S, _POLL_S = 20.0, 0.02
+
+
+def main(path: str) -> None:
+    """Acts until it is ended."""
+    told = json.loads(Path(path).read_text())
+    shared = read_shared(Path(told["node"]), TELLER)
+    limits = [LookedAtLimit(Target(name, group, shared.look, _WITHIN_S, Path(told["state"]), shared.root,
+                                   shared.host_cores), NAMED) for name, group in shared.groups.items()]
+    observers = [ServiceObserver() for _ in limits]
+    (control,), rule = CONTROLS, RULES[told["rule"]].make(told["settings"])
+    rule.start(len(limits))
+    for one in limits:
+        if other := one.acquire("rule"):
+            raise AssayError(f"nobody else must set {one.name}, got {other}")
+    began, last = time.monotonic(), ""
+    while True:
+        try:
+            look = json.loads(shared.look.read_text())["look"]
+        except (OSError, ValueError, KeyError):
+            look = last
+        if look == last:
+            time.sleep(_POLL_S)
+            continue
+        last = look
+        present = [one.present() for one in limits]
+        seen = [observer.observe(one.read().values, now, STEP_SECONDS)
+                for observer, one, now in zip(observers, limits, present, strict=True)]
+        targets = rule.act({name: np.array([one[name] for one in seen]) for name in seen[0]},
+                           time.monotonic() - began)[control.name]
+        for one, now, target in zip(limits, present, targets, strict=True):
+            cores = now[control.current]
+            least, most = (1.0 - control.most_down) * cores, (1.0 + control.most_up) * cores
+            try:
+                one.apply({control.name: float(np.clip(target, max(least, control.low), min(most, control.high)))})
+            except AssayError as error:  # such as a look that came meanwhile: decided again at the next
+                print(f"{one.name}: {error}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,181 @@
+"""Says each second of every service what coordinator.py needs to know, from live traces and control groups.
+
+    python -m systems.microservices.statuses statuses.yaml [--seconds 600]
+
+    port: 4318                        # takes OTLP over HTTP, on loopback: http://127.0.0.1:4318/v1/traces
+    status: /run/services             # NAME.json is written here
+    groups: {cart: services/cart}     # control group of each service, by its name in the traces
+    objectives_ms: {checkout: 250}    # 99th percentile, end to end, of each type of requests: operation of their root
+    window_s: 3                       # of traces and of CPU time that a status is about
+    settles_s: 1                      # after its end, until all spans of a request are here
+    host_cores: 1                     # cores of this host that count as one, as in the coordinator's file
+    root: /sys/fs/cgroup              # where control groups are mounted
+
+A status is of the requests that ended in a window: who has not answered yet is not in the traces, so that what arrives
+at a service counts as what it served, and a queue shows as latency and as usage of the limit. A type of requests that
+none came of says nothing; a service that none came by gets no status, and its agent is blind.
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from feature_store.control_group_limits import version_of
+from feature_store.errors import InputError
+from feature_store.strict_yaml import read_located_yaml
+from feature_store.whole_files import write_file
+from serving.control.file_part import FilePart
+from systems.microservices.application.containers import cpu_seconds
+from systems.microservices.application.receiver import Receiver
+from systems.microservices.interface import STEP_SECONDS
+from systems.microservices.traces.critical_paths import critical_paths
+from systems.microservices.traces.otlp import spans_of_protobuf
+from systems.microservices.traces.spans import link
+from systems.microservices.traces.windows import of_services
+
+LONGEST_S = 60.0  # of a request: its first spans are kept as long
+
+
+@dataclass(frozen=True)
+class Told:
+    """Of the file."""
+
+    port: int
+    status: Path
+    groups: Mapping[str, str]
+    objectives_ms: Mapping[str, float]
+    window_s: float
+    settles_s: float
+    host_cores: float
+    root: Path
+
+
+def read_told(path: Path) -> Told:
+    """Raises InputError."""
+    part = FilePart(read_located_yaml(path, "file of statuses")[0], "", str(path))
+    part.only(("port", "status", "groups", "objectives_ms", "window_s", "settles_s", "host_cores", "root"))
+    names, objectives = part.part("groups"), part.part("objectives_ms").numbers()
+    groups = {name: names.text(name) for name in names.names}
+    if not groups or not objectives or min(objectives.values()) <= 0:
+        raise InputError("groups and objectives_ms must name a service and the objective of a type of requests, above "
+                         f"0 ms, got {', '.join(groups) or 'none'} and {objectives or 'none'} ({path})")
+    return Told(part.whole("port", 4318), Path(part.text("status")), groups, objectives, part.number("window_s", 3.0),
+                part.number("settles_s", 1.0), part.number("host_cores", 1.0),
+                Path(part.text("root", "/sys/fs/cgroup")))
+
+
+class _Used(NamedTuple):
+    at_s: float
+    cpu_s: Mapping[str, float]
+
+
+class Statuses:
+    """Keeps what came lately, and says what is to be made of it."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._frames: deque[tuple[float, pd.DataFrame]] = deque()
+        base = told.root if version_of(told.root) == 2 else told.root / "cpuacct"
+        self._folders = {name: base / group for name, group in told.groups.items()}
+        self._used: deque[_Used] = deque()
+
+    def keep(self, body: bytes) -> None:
+        """Takes an exported request of traces, that was checked to be one."""
+        self._frames.append((time.time(), spans_of_protobuf(body, "export")))
+
+    def statuses(self) -> dict[str, dict[str, float]]:
+        """Service -> its status now (coordinator.STATUS); only services that requests came by.
+
+        Raises:
+            OSError: a control group is gone.
+        """
+        now, told = time.time(), self._told
+        self._used.append(_Used(now, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
+        while len(self._used) > 2 and now - self._used[1].at_s >= told.window_s:
+            self._used.popleft()
+        while self._frames and now - self._frames[0][0] > LONGEST_S:
+            self._frames.popleft()
+        seconds = now - self._used[0].at_s
+        if not self._frames or not seconds:
+            return {}
+        until_us = 1e6 * (now - told.settles_s)
+        ended = _ended_within(pd.concat([frame for _, frame in list(self._frames)], ignore_index=True),
+                              until_us - 1e6 * told.window_s, until_us, told.objectives_ms)
+        if ended.empty:
+            return {}
+        spans = link(ended)
+        roots = pd.DataFrame({"type": [spans.operations[one] for one in spans.operation[spans.roots]],
+                              "ms": spans.duration_us[spans.roots] / 1000.0})
+        roots = roots[roots["type"].isin(list(told.objectives_ms))]  # of others a part has not come yet
+        if roots.empty:
+            return {}
+        tails = roots.groupby("type")["ms"].quantile(0.99)
+        worst = max(tails.index, key=lambda name: tails[name] / told.objectives_ms[name])
+        of_all = {"latency_ms": float(tails[worst]), "most_latency_ms": told.objectives_ms[worst],
+                  "type_share": float((roots["type"] == worst).mean())}
+        found = {}
+        for name, of in of_services(spans, critical_paths(spans)).to_dict("index").items():
+            if name in self._folders:
+                used = (self._used[-1].cpu_s[name] - self._used[0].cpu_s[name]) / seconds / told.host_cores
+                rate = of["visits"] / told.window_s
+                found[name] = {**of_all, "rate_rps": rate, "served_rps": rate, "used_cores": used,
+                               "importance": min(max(of["relative_importance"], 0.0), 1.0),
+                               "congestion_intensity": max(of["tail_ms"] / max(of["median_ms"], 1e-3), 1.0),
+                               "own_latency_ms": of["tail_ms"]}
+        return found
+
+    def write(self) -> None:
+        """Writes the statuses of now."""
+        for name, values in self.statuses().items():
+            write_file(self._told.status / f"{name}.json", json.dumps(
+                {part: value for part, value in values.items() if math.isfinite(value)}))
+
+
+def _ended_within(frame: pd.DataFrame, after_us: float, until_us: float, types: Mapping[str, float]) -> pd.DataFrame:
+    """All spans of the requests of these types whose root ended within the time. A root is whose parent, such as a span
+    of the client, is not here."""
+    ends = frame["start_us"] + frame["duration_us"]
+    ended = (ends > after_us) & (ends <= until_us) & frame["operation"].isin(list(types))
+    roots = ended & ~frame["parent"].isin(frame["span"])
+    return frame[frame["trace"].isin(frame.loc[roots, "trace"])]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes statuses until it is ended. Exit codes: 0 done, 2 bad input."""
+    parser = argparse.ArgumentParser(prog="python -m systems.microservices.statuses", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="what to tell, and where")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end after so many; default: never")
+    given: Any = parser.parse_args(arguments)
+    try:
+        told = read_told(given.file)
+        told.status.mkdir(parents=True, exist_ok=True)
+        statuses, due = Statuses(told), time.monotonic()
+        end = due + given.seconds
+        with Receiver(statuses.keep, told.port):
+            while due < end:
+                try:
+                    statuses.write()
+                except (OSError, InputError) as error:  # what is not told makes agents blind
+                    print(f"no status: {error}", file=sys.stderr, flush=True)
+                due += STEP_SECONDS
+                time.sleep(max(0.0, due - time.monotonic()))
+    except (InputError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
