@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -17,9 +18,17 @@ from benchmarks.harness.isolation import ROOT
 from benchmarks.pipeline.assay_run import bundles, run_assay
 from feature_store.errors import AssayError
 from feature_store.whole_files import write_file
+from models.control.simulation.made_load import made_load
 
 CONFIGURATION, TASK_FILE = "mlflow.yaml", "task.yaml"
 OWN = ", own"  # of a rule that was tuned to the workload, in the evidence
+
+
+def made_telemetry(windows: int, window_s: float, mean_rps: float) -> pd.DataFrame:
+    """Telemetry of a load that moves as made loads do."""
+    load = np.exp(made_load(np.random.default_rng(0), windows, 1, np.array([60.0]), 0.02)[:, 0])
+    moments = pd.date_range("2026-01-05T00:00:00Z", periods=windows, freq=f"{window_s:g}s").as_unit("ms")
+    return pd.DataFrame({"window_start": moments, "window_s": window_s, "rate_rps": mean_rps * load})
 
 
 def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: Mapping[str, float],

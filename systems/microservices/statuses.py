@@ -92,13 +92,13 @@ class Statuses:
         """Takes an exported request of traces, that was checked to be one."""
         self._frames.append((time.time(), spans_of_protobuf(body, "export")))
 
-    def statuses(self) -> dict[str, dict[str, float]]:
-        """Service -> its status now (coordinator.STATUS); only services that requests came by.
+    def statuses(self, now: float) -> dict[str, dict[str, float]]:
+        """Service -> its status at a moment, Unix s (coordinator.STATUS); only services that requests came by.
 
         Raises:
             OSError: a control group is gone.
         """
-        now, told = time.time(), self._told
+        told = self._told
         self._used.append(_Used(now, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
         while len(self._used) > 2 and now - self._used[1].at_s >= told.window_s:
             self._used.popleft()
@@ -135,7 +135,7 @@ class Statuses:
 
     def write(self) -> None:
         """Writes the statuses of now."""
-        for name, values in self.statuses().items():
+        for name, values in self.statuses(time.time()).items():
             write_file(self._told.status / f"{name}.json", json.dumps(
                 {part: value for part, value in values.items() if math.isfinite(value)}))
 

@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from benchmarks.control.live_agents import trained
+from benchmarks.control.live_agents import made_telemetry, trained
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
-from models.control.simulation.made_load import made_load
 from pipelines.request import code_version
 from recording.control_groups import find_hierarchy
 from recording.scaling.open_loop import ANSWERED
@@ -64,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     home = options.home.resolve()
     entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
                       lambda before, _: before["seconds"] == options.seconds)
-    policy = trained("microservices", WORKLOAD, _load(), home,
+    policy = trained("microservices", WORKLOAD, made_telemetry(WINDOWS, STEP_SECONDS, RATE_RPS), home,
                      {"services": len(NAMES), "node_cores": CORES, "busy": BUSY})
     entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(),
                         "seconds": options.seconds, "policy": policy}
@@ -83,13 +81,6 @@ def run(options: argparse.Namespace) -> None:
                          "anomalies": len(came.planned), "load_average": before})
             print(f"run {number}, {name}: {100 * found['missed']:.1f} % of the seconds miss, "
                   f"{found['holds_again_s']:.1f} s until it holds again, limits {found['limits']:.2f}", flush=True)
-
-
-def _load() -> pd.DataFrame:
-    """Telemetry to train on: a load that moves as made loads do."""
-    load = np.exp(made_load(np.random.default_rng(0), WINDOWS, 1, np.array([60.0]), 0.02)[:, 0])
-    moments = pd.date_range("2026-01-05T00:00:00Z", periods=WINDOWS, freq=f"{STEP_SECONDS:g}s").as_unit("ms")
-    return pd.DataFrame({"window_start": moments, "window_s": STEP_SECONDS, "rate_rps": RATE_RPS * load})
 
 
 def _promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:

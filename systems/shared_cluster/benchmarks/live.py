@@ -16,25 +16,22 @@ and control groups that may be written.
 """
 
 import argparse
-import json
 import os
-import re
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import yaml
 
+from benchmarks.control.live_agents import CONFIGURATION, decisions, made_telemetry, trained
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
-from benchmarks.pipeline.assay_run import COMMAND, run_assay
+from benchmarks.pipeline.assay_run import COMMAND
 from feature_store.errors import AssayError, InputError
 from feature_store.whole_files import write_file
 from models.control.simulation.made_load import made_load
@@ -49,7 +46,7 @@ from systems.shared_cluster.interface import STEP_SECONDS
 OUTPUT = RESULTS / "shared_cluster_live.json"
 FORMAT = "assay-shared-cluster-live/1"
 HOME = ROOT / ".assay" / "shared-cluster-live"
-WORKLOAD, WINDOWS, CONFIGURATION = "cluster", 2000, "mlflow.yaml"
+WORKLOAD, WINDOWS, MEAN_RPS = "cluster", 2000, 50.0
 ARMS = ("policy", "equal shares", "kernel alone")
 CORES = 48.0
 LEFT_CORES = 0.3  # of this machine, to generators, agents and coordinator
@@ -81,7 +78,8 @@ def run(options: argparse.Namespace) -> None:
     core, home = ((os.cpu_count() or 1) - LEFT_CORES) / CORES, options.home.resolve()
     entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
                       lambda before, _: (before["seconds"], before["core"]) == (options.seconds, core))
-    policy = trained(home)
+    policy = trained("shared_cluster", WORKLOAD, made_telemetry(WINDOWS, STEP_SECONDS, MEAN_RPS), home,
+                     {"functions": len(NAMES), "cluster_cores": CORES, "busy": BUSY[0]}, SAVES)
     os.nice(-15)  # all that is started from here; a function only shares the cores of its group
     entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), "core": core,
                         "seconds": options.seconds, "policy": policy}
@@ -101,30 +99,6 @@ def run(options: argparse.Namespace) -> None:
 def promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:
     """What the arms of a run that are there were promised; all arms of a run are promised the same."""
     return next((one["promised"] for one in entries if one["run"] == number), None)
-
-
-def trained(home: Path) -> Mapping[str, Any]:
-    """The champion of the task's cluster: its verdict and gates. Trained where there is none yet."""
-    told = home / "policy.json"
-    if not told.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        configuration = yaml.safe_load((ROOT / "mlflow.yaml").read_text())
-        configuration["gates"]["shared_cluster"]["saves_cores"]["at_least"] = SAVES
-        write_file(home / CONFIGURATION, yaml.safe_dump(configuration))
-        load = np.exp(made_load(np.random.default_rng(0), WINDOWS, 1, np.array([60.0]), 0.02)[:, 0])
-        moments = pd.date_range("2026-01-05T00:00:00Z", periods=WINDOWS, freq=f"{STEP_SECONDS:g}s").as_unit("ms")
-        pd.DataFrame({"workload": WORKLOAD, "window_start": moments, "window_s": STEP_SECONDS,
-                      "rate_rps": 50.0 * load}).to_csv(home / "load.csv", index=False)
-        done = run_assay(["--task", "shared_cluster", "--telemetry", str(home / "load.csv")], home,
-                         home / CONFIGURATION)
-        (entry,) = done.summary["entries"]
-        gates = {} if entry["gates"] is None else {one["name"]: one["passed"] for one in entry["gates"]["gates"]}
-        if entry["alias"] != "champion":
-            raise AssayError(f"the policy must become champion, got {entry['status']}: {entry['message']} {gates}; "
-                             f"remove {home} to train anew")
-        write_file(told, json.dumps({"verdict": entry["verdict"], "gates": gates, "seconds": done.seconds}))
-    found: Mapping[str, Any] = json.loads(told.read_text())
-    return found
 
 
 def calibrated(number: int, core: float) -> Mapping[str, Any]:
@@ -168,7 +142,8 @@ def played(arm: str, number: int, core: float, promised: Mapping[str, Any], seco
         if gone := [one.name for one in agents if not one.is_alive()]:
             raise AssayError(f"coordinator and agents must run to the end, got none of {', '.join(gone)}")
         guard.stop(agents, grace_s=20.0)
-        decided = decisions(guard.folder, warm_up, len(busy)) if agents else None
+        logs = [guard.folder / f"{name}-agent.log" for name in NAMES]
+        decided = decisions(logs, warm_up, len(busy)) if agents else None
     parts = {name: _part(seen, warm_up + place * steps, steps, promised["objective_ms"])
              for place, name in enumerate(PARTS)}
     return {"parts": parts, "decided": decided, "load_average": before}
@@ -195,20 +170,6 @@ def _agents(cluster: Cluster, home: Path) -> list[Running]:
         found.append(guard.start(f"agent of {name}", command, output=guard.folder / f"{name}-agent.log",
                                  environment=environment))
     return found
-
-
-def decisions(folder: Path, first: int, end: int) -> dict[str, Any]:
-    """From step `first` on, before `end`: steps of all agents; share of them by who decided and why, without numbers;
-    how often a signal was beyond what training saw."""
-    steps = [json.loads(line) for name in NAMES for line in (folder / f"{name}-agent.log").read_text().splitlines()
-             if line.startswith('{"number"')]
-    counted = [one for one in steps if first <= one["number"] < end]
-    if not counted:
-        raise AssayError(f"agents must have decided, got {(folder / f'{NAMES[0]}-agent.log').read_text()[-500:]!r}")
-    by = Counter(": ".join(filter(None, [one["actor"], re.sub(r"[\d.]+", "n", one["reason"].split(":")[0])]))
-                 for one in counted)
-    return {"steps": len(counted), "by": {name: count / len(counted) for name, count in by.most_common()},
-            "strange": dict(Counter(name for one in counted for name in one["strange"]).most_common())}
 
 
 def _part(seen: Played, first: int, steps: int, objective_ms: Sequence[float]) -> dict[str, float]:

@@ -1,0 +1,106 @@
+"""The application with agents that set its limits: what counts, and that an arm really runs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recording import tools
+from recording.control_groups import find_hierarchy
+from recording.scaling.generator import python_environment
+from recording.scaling.open_loop import ANSWERED, TIMED_OUT, Result
+from serving.control.coordinator import Coordinator, read_shared
+from systems.microservices.application.running import TOOLS
+from systems.microservices.benchmarks.live import deployed, outcome
+from systems.microservices.benchmarks.live_application import CORES, NAMES, Arm, Played, played
+from systems.microservices.coordinator import TELLER
+from systems.microservices.interface import LEAST_CORES
+from tests.e2e import tiny
+from tests.serving.actuators.control_group.groups import PARENT, plain_files
+
+MISSING = [name for name in TOOLS if shutil.which(name, path=tools.SEARCH_PATH) is None]
+
+
+def test_limits_to_begin_with_fill_the_node_by_what_services_use() -> None:
+    found = deployed({"cart": 0.3, "pricing": 0.1, "idle": 0.0})
+    assert sum(found.values()) == pytest.approx(CORES) and found["idle"] == LEAST_CORES
+    assert found["cart"] - LEAST_CORES == pytest.approx(3.0 * (found["pricing"] - LEAST_CORES))
+
+
+def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> None:
+    """Of ten seconds 2, 3 and 7 miss: one request of three late in each; one of them was never answered."""
+    due = np.repeat(np.arange(100.0, 110.0), 3) + np.tile([0.0, 0.3, 0.6], 10)
+    latency, status = np.full(30, 0.05), np.full(30, ANSWERED)
+    types = np.array(["buy", "look", "look"] * 10)
+    latency[[3 * 2 + 1, 3 * 3 + 2]] = 0.08  # of type look, which may take 70 ms; buy may take more
+    latency[3 * 5] = 0.08
+    status[3 * 7] = TIMED_OUT
+    done = np.where(status == ANSWERED, due + latency, np.nan)
+    limits = np.full((10, 2), CORES / 4.0)
+    limits[:5] *= 2.0
+    came = Played(types, Result(due, due, due, done, status), limits, limits / 4.0, [], None)
+    found = outcome(came, {"buy": 100.0, "look": 70.0})
+    assert found == pytest.approx({
+        "missed": 0.3, "holds_again_s": 1.5, "begins_a_minute": 12.0, "late": 0.1, "requests": 30, "limits": 0.75,
+        "most_limits": 1.0, "usage": 0.25, "dropped": 1 / 30})
+
+
+def test_a_rule_sets_what_the_coordinator_looks_at(tmp_path: Path) -> None:
+    """Of two services of two cores, on a node of four, the one that nobody comes by is halved once a look by a rule
+    that wants little, and never lower than may be set; the other keeps what it uses and a quarter."""
+    tree = plain_files(tmp_path / "groups", 2)
+    parent = tree.folders["cpu"].parent
+    (tmp_path / "status").mkdir()
+    standing = {"rate_rps": 20.0, "served_rps": 20.0, "latency_ms": 50.0, "most_latency_ms": 100.0, "type_share": 1.0,
+                "importance": 0.0, "congestion_intensity": 1.0, "own_latency_ms": 5.0}
+    for name in ("busy", "idle"):
+        shutil.copytree(tree.folders["cpu"], parent / name)
+        (parent / name / "cpu.max").write_text("200000 100000\n")
+    node = tmp_path / "node.yaml"
+    tiny.write_yaml({"cores": 4, "look": str(tmp_path / "look.json"), "status": str(tmp_path / "status"),
+                     "every_s": 0.1, "groups": {name: f"{PARENT}/{name}" for name in ("busy", "idle")},
+                     "root": str(tree.root)}, node)
+    (tmp_path / "rule.json").write_text(json.dumps({
+        "rule": "headroom", "settings": {"headroom": 1.25, "spare": 0.0}, "node": str(node),
+        "state": str(tmp_path / "found")}))
+    coordinator = Coordinator(read_shared(node, TELLER), TELLER)
+    running = subprocess.Popen([sys.executable, "-m", "systems.microservices.benchmarks.live_rules",
+                                tmp_path / "rule.json"], env=python_environment(), stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 60.0
+        while quota(parent / "idle") > 6250 and time.monotonic() < deadline:
+            assert running.poll() is None, running.stderr and running.stderr.read()
+            for name, used in (("busy", 1.2), ("idle", 0.01)):
+                (tmp_path / "status" / f"{name}.json").write_text(json.dumps({**standing, "used_cores": used}))
+            coordinator.look()
+            time.sleep(0.1)
+    finally:
+        running.kill()
+        running.communicate()
+    assert quota(parent / "idle") == 6250, "a sixteenth of a core"
+    assert quota(parent / "busy") == 150_000
+
+
+def quota(group: Path) -> int:
+    return int((group / "cpu.max").read_text().split()[0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0 or find_hierarchy().cpu is None, reason="control groups may not be written here")
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_an_arm_runs_the_whole_application_and_its_agents() -> None:
+    """Nobody's limits change, all are answered; a rule lowers what it need not have, by statuses of live traces."""
+    begins = deployed(dict.fromkeys(NAMES, 0.1))
+    came = played(Arm("headroom", {"headroom": 2.0, "spare": 0.01}), 0, 12.0, False, begins,
+                  dict.fromkeys(("home", "search", "product", "cart", "checkout"), 2000.0))
+    assert came.limits.shape == came.used.shape == (12, len(NAMES)) and not came.planned
+    assert came.limits.sum(axis=1).max() <= 1.0005 * CORES
+    assert came.limits[-1].sum() < 0.8 * CORES, "used: a tenth of the node"
+    assert len(came.types) == len(came.results.due) > 60
+    assert (came.results.status == ANSWERED).mean() > 0.9
