@@ -135,7 +135,7 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     add("--shadow", action="store_true", help="decide beside what sets it now, and set nothing")
     add("--every", type=float, help="seconds between two steps; default: as the policy was trained")
     add("--give-back", action=argparse.BooleanOptionalAction,
-        help="at the end set what was found at the beginning; default: of a cgroup alone")
+        help="at the end set what was found at the beginning; default: all actuators do but kubernetes")
     add("--leave", dest="give_back", action="store_false", help="the same as --no-give-back")
     add("--steps", type=_positive, help="end after so many; default: never")
     add("--bundle", type=_path, help="a bundle folder instead of the ledger's champion")

@@ -7,7 +7,7 @@ Every network of verification/networks.py is asked whether it is monotone in one
 features at once; peers, which take one at a time, get them one after the other within the same limit in all, and have
 refuted the network as soon as one is refuted. Solve time alone is limited and compared; on one thread it is processor
 time, so that the machine's other work does not count (campaign_child.py). Peers are installed apart from us
-(peer_process.py; --peers-python, --auto-lirpa-source, --alpha-beta-crown-source or the variables PEERS_PYTHON,
+(peers/installation.py; --peers-python, --auto-lirpa-source, --alpha-beta-crown-source or the variables PEERS_PYTHON,
 AUTO_LIRPA_SOURCE, ALPHA_BETA_CROWN_SOURCE); a missing one is left out.
 
 Resumable: an entry that is there for the same weights, question and code is not made again, and what is done is
@@ -48,7 +48,7 @@ from benchmarks.verification.networks import (
     load_or_train,
 )
 from benchmarks.verification.own_verifier import OUR_TOOLS
-from benchmarks.verification.peer_process import PEERS, Installation, missing
+from benchmarks.verification.peers.installation import PEERS, Installation, missing
 from benchmarks.verification.peers.question import Question
 from feature_store.errors import InputError
 from models.verification.network.fully_connected import ReluNetwork

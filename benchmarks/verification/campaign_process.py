@@ -19,7 +19,7 @@ from benchmarks.harness.limited_process import Ended, run_limited
 from benchmarks.harness.machine import without_paths
 from benchmarks.verification.campaign_child import STRETCH, write_request
 from benchmarks.verification.own_verifier import MODES
-from benchmarks.verification.peer_process import ROOT, Installation
+from benchmarks.verification.peers.installation import ROOT, Installation
 from benchmarks.verification.peers.question import Question, refuted
 from models.verification.verdict import Status
 

@@ -33,7 +33,8 @@ def control(
     every: Annotated[float | None, typer.Option(help="Seconds between two steps; default: as the policy was trained.")
                      ] = None,
     give_back: Annotated[bool | None, typer.Option(
-        "--give-back/--leave", help="At the end set what was found at the beginning; default: of a cgroup alone.")
+        "--give-back/--leave",
+        help="At the end set what was found at the beginning; default: all actuators do but kubernetes.")
         ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="End after so many; default: never.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,

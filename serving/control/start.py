@@ -53,7 +53,7 @@ class ControlRequest:
     Attributes:
         task: None: the bundle's, or that of the workload's one champion.
         every: seconds between two steps; None: as the policy was trained.
-        give_back: None: of a cgroup alone.
+        give_back: None: as the kind of the actuator says.
         steps: None: until it is stopped.
         bundle: acts in place of the ledger's champion.
         public_key: None: the state folder's.

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,6 +39,11 @@ def test_a_constant_metric_and_a_run_of_two_rows_have_no_coefficient(frame):
     assert correlation_table(by_workload(frame), ["constant"]) == {
         "mysql": {"constant": None}, "redis": {"constant": None}}
     assert correlation_table(by_workload(frame.iloc[:2]), ["a"])["redis"] == {"a": None}
+
+
+def test_the_table_is_json(frame):
+    table = correlation_table(by_workload(frame), ["a", "constant"])
+    assert json.loads(json.dumps(table, allow_nan=False)) == table
 
 
 def test_missing_values_are_left_out(frame):

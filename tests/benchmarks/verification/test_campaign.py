@@ -18,7 +18,7 @@ from benchmarks.verification import growth as verification_growth
 from benchmarks.verification.campaign_process import Answer, Limits
 from benchmarks.verification.growth import Series
 from benchmarks.verification.networks import KINDS, SIZES, Recipe
-from benchmarks.verification.peer_process import PEERS, Installation, missing
+from benchmarks.verification.peers.installation import PEERS, Installation, missing
 from models.training.derivative_penalty import derivative_bounds
 from models.verification.verdict import Status
 

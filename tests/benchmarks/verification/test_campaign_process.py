@@ -14,7 +14,7 @@ from benchmarks.harness.limited_process import Ended
 from benchmarks.verification import campaign_process
 from benchmarks.verification.campaign_child import read_request, write_request
 from benchmarks.verification.campaign_process import Limits, ask
-from benchmarks.verification.peer_process import ROOT, Installation, missing
+from benchmarks.verification.peers.installation import ROOT, Installation, missing
 from benchmarks.verification.peers.question import Question
 from models.verification.verdict import Status
 from tests.models.verification.networks import monotone_network, random_network

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from feature_store.errors import InputError, nearest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.verification.campaign_process import Limits, ask
-from benchmarks.verification.peer_process import PEERS, Installation, missing
 from benchmarks.verification.peers import highs
 from benchmarks.verification.peers.big_m import mixed_integer_program
+from benchmarks.verification.peers.installation import PEERS, Installation, missing
 from benchmarks.verification.peers.preactivation import preactivation_bounds
 from benchmarks.verification.peers.question import Question, pairs_around, refuted, signed_slopes, violations
 from feature_store.errors import InputError
