@@ -23,16 +23,14 @@ class ActuatorError(AssayError):
     Attributes:
         kind: conflict: someone else changed it at the same time; forbidden: this controller may not; throttled: later;
             unreachable: no answer in time; gone: the target is not there; refused: this change is not possible.
-        retry_after_s: seconds until it may be tried again, where that is known.
         partly: control -> value that was set before it went wrong.
     """
 
     exit_code = 1
 
-    def __init__(self, kind: Kind, message: str, retry_after_s: float | None = None,
-                 partly: Mapping[str, float] | None = None) -> None:
+    def __init__(self, kind: Kind, message: str, partly: Mapping[str, float] | None = None) -> None:
         super().__init__(message)
-        self.kind, self.retry_after_s, self.partly = kind, retry_after_s, dict(partly or {})
+        self.kind, self.partly = kind, dict(partly or {})
 
 
 @dataclass(frozen=True)

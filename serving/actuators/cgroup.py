@@ -203,7 +203,7 @@ class Cgroup:
             complete = [control for control, limits in LIMITS.items()
                         if (mine := changes.keys() & set(limits)) and mine <= set(done)]
             partly = self._one.values(complete, {**present, **{limit: changes[limit] for limit in done}})
-            raise ActuatorError(error.kind, str(error), error.retry_after_s, partly) from error
+            raise ActuatorError(error.kind, str(error), partly) from error
 
     def _require_room(self, text: str) -> None:
         """Refuses to lower version 2's memory.max below what is used: it kills where version 1 says EBUSY."""

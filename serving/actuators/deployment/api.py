@@ -55,8 +55,8 @@ class ApiError(ActuatorError):
         status: of HTTP; 0 where there was no answer.
     """
 
-    def __init__(self, kind: Kind, message: str, status: int = 0, retry_after_s: float | None = None) -> None:
-        super().__init__(kind, message, retry_after_s)
+    def __init__(self, kind: Kind, message: str, status: int = 0) -> None:
+        super().__init__(kind, message)
         self.status = status
 
 
@@ -193,8 +193,7 @@ def _refusal(error: Any, rule: str, rbac_rule: str) -> ApiError:
         advice = "; its token is missing, wrong or has expired"
     elif status == 404 and not details.get("name"):
         kind, advice = "refused", "; this server does not serve it (pods/resize: Kubernetes 1.33 or newer)"
-    return ApiError(kind, f"{rule}: HTTP {status}: {message}{advice}", status,
-                    _seconds((error.headers or {}).get("Retry-After"), details.get("retryAfterSeconds")))
+    return ApiError(kind, f"{rule}: HTTP {status}: {message}{advice}", status)
 
 
 def _rbac_rule(verb: Verb, resource: Resource, subresource: str, namespace: str) -> str:
@@ -208,17 +207,6 @@ def _status_object(body: str | None) -> Json:
     except ValueError:
         return {"message": body}
     return said if isinstance(said, dict) else {}
-
-
-def _seconds(*candidates: Any) -> float | None:
-    """The first that is a number of seconds; an HTTP date is left to the caller's own patience."""
-    for candidate in candidates:
-        try:
-            if candidate is not None and (seconds := float(candidate)) >= 0:
-                return seconds
-        except (TypeError, ValueError):
-            continue
-    return None
 
 
 def _short(text: str) -> str:

@@ -100,7 +100,7 @@ def carry_out(
                 done |= change.values()
         except ActuatorError as error:
             count = f"{index} of {len(changes)} changes were carried out before"
-            raise ActuatorError(error.kind, f"{error} ({count})", error.retry_after_s, done) from error
+            raise ActuatorError(error.kind, f"{error} ({count})", done) from error
     return done
 
 

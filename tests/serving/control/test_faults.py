@@ -232,7 +232,7 @@ def test_each_kind_of_refusal_ends_the_step_and_the_next_begins_anew(tmp_path, k
     honest, before = getattr(world, place), world.state
 
     def refuses(*_):
-        raise ActuatorError(kind, f"target must be mine, got {kind}", retry_after_s=30.0)
+        raise ActuatorError(kind, f"target must be mine, got {kind}")
 
     setattr(world, place, refuses)
     record = loop.step()
