@@ -6,10 +6,14 @@
     status: /run/services             # NAME.json is written here
     groups: {cart: services/cart}     # control group of each service, by its name in the traces
     objectives_ms: {checkout: 250}    # 99th percentile, end to end, of each type of requests: operation of their root
-    window_s: 3                       # of traces and of CPU time that a status is about
+    window_s: 10                      # of traces that a status is about
+    cpu_s: 3                          # of CPU time
     settles_s: 1                      # after its end, until all spans of a request are here
     host_cores: 1                     # cores of this host that count as one, as in the coordinator's file
     root: /sys/fs/cgroup              # where control groups are mounted
+
+A window must hold a hundred requests of a type or so: of fewer, the 99th percentile is the slowest one, which is mostly
+quicker than that. One slow request is told at once, however long the window, and for as long as it.
 
 A status is of the requests that ended in a window: who has not answered yet is not in the traces, so that what arrives
 at a service counts as what it served, and a queue shows as latency and as usage of the limit. A type of requests that
@@ -54,6 +58,7 @@ class Told:
     groups: Mapping[str, str]
     objectives_ms: Mapping[str, float]
     window_s: float
+    cpu_s: float
     settles_s: float
     host_cores: float
     root: Path
@@ -62,14 +67,14 @@ class Told:
 def read_told(path: Path) -> Told:
     """Raises InputError."""
     part = FilePart(read_located_yaml(path, "file of statuses")[0], "", str(path))
-    part.only(("port", "status", "groups", "objectives_ms", "window_s", "settles_s", "host_cores", "root"))
+    part.only(("port", "status", "groups", "objectives_ms", "window_s", "cpu_s", "settles_s", "host_cores", "root"))
     names, objectives = part.part("groups"), part.part("objectives_ms").numbers()
     groups = {name: names.text(name) for name in names.names}
     if not groups or not objectives or min(objectives.values()) <= 0:
         raise InputError("groups and objectives_ms must name a service and the objective of a type of requests, above "
                          f"0 ms, got {', '.join(groups) or 'none'} and {objectives or 'none'} ({path})")
-    return Told(part.whole("port", 4318), Path(part.text("status")), groups, objectives, part.number("window_s", 3.0),
-                part.number("settles_s", 1.0), part.number("host_cores", 1.0),
+    return Told(part.whole("port", 4318), Path(part.text("status")), groups, objectives, part.number("window_s", 10.0),
+                part.number("cpu_s", 3.0), part.number("settles_s", 1.0), part.number("host_cores", 1.0),
                 Path(part.text("root", "/sys/fs/cgroup")))
 
 
@@ -100,7 +105,7 @@ class Statuses:
         """
         told = self._told
         self._used.append(_Used(now, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
-        while len(self._used) > 2 and now - self._used[1].at_s >= told.window_s:
+        while len(self._used) > 2 and now - self._used[1].at_s >= told.cpu_s:
             self._used.popleft()
         while self._frames and now - self._frames[0][0] > LONGEST_S:
             self._frames.popleft()

@@ -33,8 +33,8 @@ def file_of(folder: Path, **others: Any) -> Path:
     for name in SERVICES:
         (root / "shop" / name).mkdir(exist_ok=True)
         use(root, name, 0.0)
-    tiny.write_yaml({"port": free_port(), "status": str(folder / "status"), "window_s": WINDOW_S, "host_cores": 0.5,
-                     "groups": {name: f"shop/{name}" for name in SERVICES}, "root": str(root),
+    tiny.write_yaml({"port": free_port(), "status": str(folder / "status"), "window_s": WINDOW_S, "cpu_s": 2.0,
+                     "host_cores": 0.5, "groups": {name: f"shop/{name}" for name in SERVICES}, "root": str(root),
                      "objectives_ms": {"buy": 100.0, "look": 10.0}, **others}, folder / "statuses.yaml")
     return folder / "statuses.yaml"
 
