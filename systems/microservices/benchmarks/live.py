@@ -1,6 +1,6 @@
 """The recorded application under anomalies, live: the proved policy, Kubernetes' rule, AIMD, a rule of ours, nobody.
 
-    python -m benchmarks microservices-live [--runs 6] [--seconds 300]
+    python -m benchmarks microservices-live [--runs 10] [--seconds 180]
 
 The application of ../application/ with all its 19 services, RATE_RPS requests a second of five types, and anomalies of
 eight kinds that come and go, one or several at once (../application/anomalies.py). All arms begin with the same limits:
@@ -10,7 +10,7 @@ those limits, measured before any arm. A second misses it where one of its reque
 
 The policy is trained by `assay run` once, for a node of this size and an application of this many services (--home
 keeps it); the rules are tuned in the same run. Resumable: what is there is kept, whatever code made it, for a run takes
-half an hour. Needs root, and control groups that may be written.
+25 minutes. Needs root, and control groups that may be written.
 """
 
 import argparse
@@ -47,8 +47,8 @@ LEAST_S = 60.0
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
-    parser.add_argument("--runs", type=int, default=6, help="of all arms; default: 6")
-    parser.add_argument("--seconds", type=float, default=300.0, help="of an arm; default: 300")
+    parser.add_argument("--runs", type=int, default=10, help="of all arms; default: 10")
+    parser.add_argument("--seconds", type=float, default=180.0, help="of an arm; default: 180")
     parser.add_argument("--home", type=Path, default=HOME,
                         help="state folder in which the policy is trained; default: .assay/microservices-live")
 
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
             came = played(arm, number, options.seconds, True, promised["limits"], promised["objectives_ms"])
             found = outcome(came, promised["objectives_ms"])
             entries.add({"run": number, "arm": name, "promised": promised, **found, "decided": came.decided,
-                         "anomalies": len(came.planned), "load_average": before})
+                         "anomalies": len(came.planned), "beside": came.beside, "load_average": before})
             print(f"run {number}, {name}: {100 * found['missed']:.1f} % of the seconds miss, "
                   f"{found['holds_again_s']:.1f} s until it holds again, limits {found['limits']:.2f}", flush=True)
 
@@ -134,7 +134,7 @@ def live_table(results: Mapping[str, Any]) -> str:
 
         rows.append([f"**{arm}**" if arm == POLICY else arm, column("holds_again_s", 1), column("begins_a_minute", 1),
                      f"{column('missed', 1, 100.0)} %", f"{column('late', 2, 100.0)} %", column("limits", 3),
-                     f"{column('usage', 1, 100.0)} %", f"{column('dropped', 2, 100.0)} %"])
+                     f"{column('usage', 1, 100.0)} %", f"{column('dropped', 2, 100.0)} %", column("beside", 2)])
     runs, machine = {one["run"] for one in entries}, results["machine"]
     anomalies = sum(one["anomalies"] for one in entries if one["arm"] == NOBODY)
     note = paragraph(
@@ -142,4 +142,5 @@ def live_table(results: Mapping[str, Any]) -> str:
         f"{machine['cores']} cores of {machine['cpu_model']}; limits add up to at most {CORES:g} cores.",
         f"{machine['date'][:10]}.")
     return (table(["arm", "s until it holds again", "misses a minute", "seconds that miss", "late requests",
-                   "limits over the node", "of it used", "requests dropped"], rows, range(1, 8)) + f"\n\n{note}")
+                   "limits over the node", "of it used", "requests dropped", "cores for agents"], rows, range(1, 9))
+            + f"\n\n{note}")

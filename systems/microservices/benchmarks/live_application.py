@@ -25,6 +25,7 @@ from feature_store.whole_files import write_file
 from recording.loopback import ADDRESS, free_port
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
+from recording.scaling.meters import process_cpu_s
 from recording.scaling.open_loop import Result, read_result
 from serving.actuators.control_group.group import ControlGroup
 from systems.microservices import coordinator, limits, statuses
@@ -57,7 +58,8 @@ class Played(NamedTuple):
     """What came of an arm after its warm-up.
 
     types, results: of all requests; limits, used: (seconds, services) the node's cores in each second; planned:
-    anomalies; decided: what the policy's agents said (live_agents.decisions).
+    anomalies; beside: cores of this machine that agents, coordinator and statuses used; decided: what the policy's
+    agents said (live_agents.decisions).
     """
 
     types: NDArray[np.str_]
@@ -65,6 +67,7 @@ class Played(NamedTuple):
     limits: Numbers
     used: Numbers
     planned: list[Anomaly]
+    beside: float
     decided: dict[str, Any] | None
 
 
@@ -96,12 +99,15 @@ def played(arm: Arm, number: int, seconds: float, anomalies: bool, begins: Mappi
             folder.mkdir()
             job = write_load(application, settings, planned, f"{number + 1:016x}", np.random.default_rng(number),
                              folder)
+            before, since = agents.cpu_s(), time.monotonic()
             inject(application, settings, planned, job.start_s, folder, sampler.sample)
+            beside = (agents.cpu_s() - before) / (time.monotonic() - since)
             decided = agents.end(WARM_UP_S)
             types, found = np.load(folder / "names.npy"), read_result(Path(job.results))
     counted = found.due >= WARM_UP_S
-    return Played(types[counted], Result(*(getattr(found, one.name)[counted] for one in fields(found))),
-                  *(values[int(WARM_UP_S):] for values in sampler.found()), planned, decided)
+    after = Result(*(getattr(found, one.name)[counted] for one in fields(found)))
+    set_cores, used = (values[int(WARM_UP_S):] for values in sampler.found())
+    return Played(types[counted], after, set_cores, used, planned, beside, decided)
 
 
 class _Agents:
@@ -143,9 +149,13 @@ class _Agents:
             time.sleep(0.5)
         self._first = [_steps(log) for log in self._logs]
 
+    def cpu_s(self) -> float:
+        """CPU time that all of them have used, s. Raises AssayError where one has ended."""
+        self._require_alive()
+        return sum(process_cpu_s(one.session) for one in self._running)
+
     def end(self, warm_up_s: float) -> dict[str, Any] | None:
         """Ends them. Returns what the policy's agents decided, without their first steps."""
-        self._require_alive()
         self._guard.stop(self._running, grace_s=20.0)
         return decisions(self._logs, max(self._first) + int(warm_up_s), sys.maxsize) if self._logs else None
 

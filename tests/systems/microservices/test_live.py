@@ -44,7 +44,7 @@ def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> No
     done = np.where(status == ANSWERED, due + latency, np.nan)
     limits = np.full((10, 2), CORES / 4.0)
     limits[:5] *= 2.0
-    came = Played(types, Result(due, due, due, done, status), limits, limits / 4.0, [], None)
+    came = Played(types, Result(due, due, due, done, status), limits, limits / 4.0, [], 0.0, None)
     found = outcome(came, {"buy": 100.0, "look": 70.0})
     assert found == pytest.approx({
         "missed": 0.3, "holds_again_s": 1.5, "begins_a_minute": 12.0, "late": 0.1, "requests": 30, "limits": 0.75,
@@ -102,5 +102,6 @@ def test_an_arm_runs_the_whole_application_and_its_agents() -> None:
     assert came.limits.shape == came.used.shape == (12, len(NAMES)) and not came.planned
     assert came.limits.sum(axis=1).max() <= 1.0005 * CORES
     assert came.limits[-1].sum() < 0.8 * CORES, "used: a tenth of the node"
+    assert 0.0 < came.beside < 1.5
     assert len(came.types) == len(came.results.due) > 60
     assert (came.results.status == ANSWERED).mean() > 0.9
