@@ -83,6 +83,7 @@ class LookedAtLimit:
 
     def read(self) -> Readings:
         """See `Reader`."""
+        self._look = ""  # until it is known to be one that may be acted on
         last, own = self._last(), self._target.host_cores
         try:
             look, theirs = last["look"], float(last.get("host_cores", 1.0))
@@ -96,10 +97,10 @@ class LookedAtLimit:
             raise SourceError(f"host_cores of {self._target.look} must be {own:g} as in the file of "
                               f"{self._target.name}, got {theirs:g}: write the same number into the coordinator's file "
                               "and into those of all agents")
-        self._look = look
         if abs(age_s) > self._target.within_s:
             raise SourceError(f"{self._target.look} must be at most {self._target.within_s:g} s old, got {age_s:.0f} "
                               "s: is the coordinator running, and this host's clock right?")
+        self._look = look
         self.interval_s = max(1.1 * every_s - max(age_s, 0.0), 0.2 * every_s)
         return Readings(values, dict.fromkeys(values, age_s))
 

@@ -84,14 +84,20 @@ def read_shared(path: Path, teller: Teller) -> Shared:
     """Raises InputError."""
     part = FilePart(read_located_yaml(path, "coordinator's file")[0], "coordinator", str(path))
     part.only(("cores", "look", "status", "groups", "every_s", "host_cores", "root"))
+    return Shared(part.number("cores", math.nan), Path(part.text("look")), Path(part.text("status")),
+                  read_groups(part, teller.many, path),
+                  part.number("every_s", teller.every_s), Path(part.text("root", "/sys/fs/cgroup")),
+                  part.number("host_cores", 1.0))
+
+
+def read_groups(part: FilePart, many: str, path: Path) -> dict[str, str]:
+    """Control group of each, by its name, which names files. Raises InputError."""
     names = part.part("groups")
     groups = {name: names.text(name) for name in names.names}
     if not groups or any("/" in name or name.startswith(".") for name in groups):
-        raise InputError(f"groups must name the control group of each of the {teller.many}, got "
+        raise InputError(f"groups must name the control group of each of the {many}, got "
                          f"{', '.join(groups) or 'none'} ({path})")
-    return Shared(part.number("cores", math.nan), Path(part.text("look")), Path(part.text("status")), groups,
-                  part.number("every_s", teller.every_s), Path(part.text("root", "/sys/fs/cgroup")),
-                  part.number("host_cores", 1.0))
+    return groups
 
 
 def demand_cores(status: Status) -> float:
@@ -139,6 +145,8 @@ class Coordinator:
             if abs(time.time() - path.stat().st_mtime) > 2.0 * self._shared.every_s:  # or ahead of the clock
                 return unknown
             said = json.loads(path.read_text())
+            if said.get("host_cores", self._shared.host_cores) != self._shared.host_cores:  # other cores than ours
+                return unknown
             told = {part: float(said.get(part, math.nan)) for part in names}
             return {part: value if 0.0 <= value < math.inf else math.nan for part, value in told.items()}
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):

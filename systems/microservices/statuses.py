@@ -12,8 +12,9 @@
     host_cores: 1                     # cores of this host that count as one, as in the coordinator's file
     root: /sys/fs/cgroup              # where control groups are mounted
 
-A window must hold a hundred requests of a type or so: of fewer, the 99th percentile is the slowest one, which is mostly
-quicker than that. One slow request is told at once, however long the window, and for as long as it.
+A window should hold a hundred requests of a type or so. Of fewer, the 99th percentile is nearly the slowest one: often
+quicker than that percentile really is, and told, once it has ended and settled, for as long as the window. A request
+that failed counts as one that took four times its objective, or what it took, if longer.
 
 A status is of the requests that ended in a window: who has not answered yet is not in the traces, so that what arrives
 at a service counts as what it served, and a queue shows as latency and as usage of the limit. A type of requests that
@@ -37,9 +38,12 @@ from feature_store.control_group_limits import version_of
 from feature_store.errors import InputError
 from feature_store.strict_yaml import read_located_yaml
 from feature_store.whole_files import write_file
+from models.control.contract.derived_signals import NEAR
+from serving.control.coordinator import read_groups
 from serving.control.file_part import FilePart
 from systems.microservices.application.containers import cpu_seconds
 from systems.microservices.application.receiver import Receiver
+from systems.microservices.coordinator import TELLER
 from systems.microservices.interface import STEP_SECONDS
 from systems.microservices.traces.critical_paths import critical_paths
 from systems.microservices.traces.otlp import spans_of_protobuf
@@ -68,12 +72,12 @@ def read_told(path: Path) -> Told:
     """Raises InputError."""
     part = FilePart(read_located_yaml(path, "file of statuses")[0], "", str(path))
     part.only(("port", "status", "groups", "objectives_ms", "window_s", "cpu_s", "settles_s", "host_cores", "root"))
-    names, objectives = part.part("groups"), part.part("objectives_ms").numbers()
-    groups = {name: names.text(name) for name in names.names}
-    if not groups or not objectives or min(objectives.values()) <= 0:
-        raise InputError("groups and objectives_ms must name a service and the objective of a type of requests, above "
-                         f"0 ms, got {', '.join(groups) or 'none'} and {objectives or 'none'} ({path})")
-    return Told(part.whole("port", 4318), Path(part.text("status")), groups, objectives, part.number("window_s", 10.0),
+    objectives = part.part("objectives_ms").numbers()
+    if not objectives or min(objectives.values()) <= 0:
+        raise InputError("objectives_ms must name the objective of a type of requests, above 0 ms, got "
+                         f"{objectives or 'none'} ({path})")
+    return Told(part.whole("port", 4318), Path(part.text("status")), read_groups(part, TELLER.many, path), objectives,
+                part.number("window_s", 10.0),
                 part.number("cpu_s", 3.0), part.number("settles_s", 1.0), part.number("host_cores", 1.0),
                 Path(part.text("root", "/sys/fs/cgroup")))
 
@@ -84,7 +88,7 @@ class _Used(NamedTuple):
 
 
 class Statuses:
-    """Keeps what came lately, and says what is to be made of it."""
+    """Keeps what came lately, and derives statuses from it."""
 
     def __init__(self, told: Told) -> None:
         self._told = told
@@ -97,19 +101,23 @@ class Statuses:
         """Takes an exported request of traces, that was checked to be one."""
         self._frames.append((time.time(), spans_of_protobuf(body, "export")))
 
-    def statuses(self, now: float) -> dict[str, dict[str, float]]:
-        """Service -> its status at a moment, Unix s (coordinator.STATUS); only services that requests came by.
+    def statuses(self, now: float, clock_s: float) -> dict[str, dict[str, float]]:
+        """Service -> its status (coordinator.STATUS); only services that requests came by.
+
+        Args:
+            now: Unix s, as traces have it.
+            clock_s: of a clock that nobody sets, s.
 
         Raises:
             OSError: a control group is gone.
         """
         told = self._told
-        self._used.append(_Used(now, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
-        while len(self._used) > 2 and now - self._used[1].at_s >= told.cpu_s:
-            self._used.popleft()
         while self._frames and now - self._frames[0][0] > LONGEST_S:
             self._frames.popleft()
-        seconds = now - self._used[0].at_s
+        self._used.append(_Used(clock_s, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
+        while len(self._used) > 2 and clock_s - self._used[1].at_s >= told.cpu_s:
+            self._used.popleft()
+        seconds = clock_s - self._used[0].at_s
         if not self._frames or not seconds:
             return {}
         until_us = 1e6 * (now - told.settles_s)
@@ -119,16 +127,18 @@ class Statuses:
             return {}
         spans = link(ended)
         roots = pd.DataFrame({"type": [spans.operations[one] for one in spans.operation[spans.roots]],
-                              "ms": spans.duration_us[spans.roots] / 1000.0})
-        roots = roots[roots["type"].isin(list(told.objectives_ms))]  # of others a part has not come yet
-        if roots.empty:
+                              "ms": spans.duration_us[spans.roots] / 1000.0, "failed": spans.error[spans.roots]})
+        known = roots[roots["type"].isin(list(told.objectives_ms))]  # of others a part has not come yet
+        if known.empty:
             return {}
-        tails = roots.groupby("type")["ms"].quantile(0.99)
+        least_ms = NEAR * known["type"].map(told.objectives_ms).where(known["failed"], 0.0)
+        tails = known["ms"].clip(lower=least_ms).groupby(known["type"]).quantile(0.99)
         worst = max(tails.index, key=lambda name: tails[name] / told.objectives_ms[name])
         of_all = {"latency_ms": float(tails[worst]), "most_latency_ms": told.objectives_ms[worst],
-                  "type_share": float((roots["type"] == worst).mean())}
+                  "type_share": float((known["type"] == worst).mean())}
         found = {}
-        for name, of in of_services(spans, critical_paths(spans)).to_dict("index").items():
+        blamed = (roots["type"] == worst).to_numpy()
+        for name, of in of_services(spans, critical_paths(spans), blamed).to_dict("index").items():
             if name in self._folders:
                 used = (self._used[-1].cpu_s[name] - self._used[0].cpu_s[name]) / seconds / told.host_cores
                 rate = of["visits"] / told.window_s
@@ -140,9 +150,10 @@ class Statuses:
 
     def write(self) -> None:
         """Writes the statuses of now."""
-        for name, values in self.statuses(time.time()).items():
+        for name, values in self.statuses(time.time(), time.monotonic()).items():
+            known = {part: value for part, value in values.items() if math.isfinite(value)}
             write_file(self._told.status / f"{name}.json", json.dumps(
-                {part: value for part, value in values.items() if math.isfinite(value)}))
+                {**known, "host_cores": self._told.host_cores}))
 
 
 def _ended_within(frame: pd.DataFrame, after_us: float, until_us: float, types: Mapping[str, float]) -> pd.DataFrame:
@@ -172,7 +183,7 @@ def main(arguments: list[str] | None = None) -> int:
                     statuses.write()
                 except (OSError, InputError) as error:  # what is not told makes agents blind
                     print(f"no status: {error}", file=sys.stderr, flush=True)
-                due += STEP_SECONDS
+                due = max(due + STEP_SECONDS, time.monotonic())
                 time.sleep(max(0.0, due - time.monotonic()))
     except (InputError, OSError) as error:
         print(error, file=sys.stderr)

@@ -1,16 +1,18 @@
 """One arm, live: the recorded application under load and anomalies, its limits set by the agents of a policy or a rule.
 
-Who sets limits sees what follows from the application's own traces and control groups (../statuses.py) by one
-coordinator. nginx, which writes no traces, keeps its limit.
+Agents see what ../statuses.py derives from the application's own traces and control groups, by one coordinator. It runs
+in every arm, also where nobody acts: who exports no traces has less to do. nginx, which writes none, keeps its limit.
 """
 
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ from benchmarks.pipeline.assay_run import COMMAND
 from feature_store.control_group_limits import amount
 from feature_store.errors import AssayError
 from feature_store.whole_files import write_file
-from recording.loopback import ADDRESS, free_port
+from recording.loopback import ADDRESS, accepts_connections, free_port
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
 from recording.scaling.meters import process_cpu_s
@@ -30,7 +32,8 @@ from recording.scaling.open_loop import Result, read_result
 from serving.actuators.control_group.group import ControlGroup
 from systems.microservices import coordinator, limits, statuses
 from systems.microservices.application.anomalies import Anomaly, plan_segment
-from systems.microservices.application.graph import FRONT, SERVICES
+from systems.microservices.application.calls import TIMEOUT_S
+from systems.microservices.application.graph import FRONT, REQUESTS, SERVICES
 from systems.microservices.application.running import Application, prepare_stores
 from systems.microservices.application.segment_run import inject, write_load
 from systems.microservices.application.settings import ApplicationSettings
@@ -41,13 +44,13 @@ NAMES = tuple(name for name in SERVICES if name != FRONT)
 RATE_RPS = 15.0  # requests a second while nothing is injected
 CORES, CORE = 37.5, 0.16  # of the node, that the limits may add up to; cores of this machine that are one of the node's
 WARM_UP_S, START_S = 20.0, 120.0
-ROOT = Path("/sys/fs/cgroup")
+ROOT, SHARED = Path("/sys/fs/cgroup"), Path("/dev/shm")
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """Who sets limits: nobody, a rule with settings, or the champion of a state folder."""
+    """Who sets limits: a rule with settings, the champion of a state folder, or nobody."""
 
     name: str
     rule: Mapping[str, float] | None = None
@@ -87,22 +90,23 @@ def played(arm: Arm, number: int, seconds: float, anomalies: bool, begins: Mappi
     """
     settings = ApplicationSettings(1, WARM_UP_S + seconds, RATE_RPS, number)
     planned = [one for one in plan_segment(settings, 0) if anomalies and one.start_s >= WARM_UP_S]
-    with Guard() as guard:
+    with Guard() as guard, TemporaryDirectory(prefix="assay-live-", dir=SHARED) as shared:
         homes, port = prepare_stores(guard), free_port()
         with Application(guard, homes, f"http://{ADDRESS}:{port}/v1/traces") as application:
             groups = {name: application.containers.group_of(name) for name in NAMES}
             for name in NAMES:
                 application.containers.limit_cpu(name, CORE * begins[name] if name in begins else os.cpu_count() or 1)
-            agents = _Agents(arm, guard, groups, port, objectives_ms)
+            agents = _Agents(arm, guard, Path(shared), groups, port, objectives_ms)
             sampler = _Sampler(application, groups)
             folder = guard.folder / "load"
             folder.mkdir()
             job = write_load(application, settings, planned, f"{number + 1:016x}", np.random.default_rng(number),
                              folder)
             before, since = agents.cpu_s(), time.monotonic()
+            first = agents.steps() + math.ceil(job.start_s - since + WARM_UP_S)
             inject(application, settings, planned, job.start_s, folder, sampler.sample)
             beside = (agents.cpu_s() - before) / (time.monotonic() - since)
-            decided = agents.end(WARM_UP_S)
+            decided = agents.end(first, first + int(seconds))
             types, found = np.load(folder / "names.npy"), read_result(Path(job.results))
     counted = found.due >= WARM_UP_S
     after = Result(*(getattr(found, one.name)[counted] for one in fields(found)))
@@ -113,63 +117,75 @@ def played(arm: Arm, number: int, seconds: float, anomalies: bool, begins: Mappi
 class _Agents:
     """The programs beside an application that see it and set its limits; its guard ends them."""
 
-    def __init__(self, arm: Arm, guard: Guard, groups: Mapping[str, str], port: int,
+    def __init__(self, arm: Arm, guard: Guard, shared: Path, groups: Mapping[str, str], port: int,
                  objectives_ms: Mapping[str, float]) -> None:
+        """Args:
+        shared: folder in memory, as /run is: nothing of it reaches the disk that services use.
+        """
         self._guard, self._running, self._logs = guard, list[Running](), list[Path]()
+        folder, told, look, found = guard.folder, shared / "status", shared / "look.json", shared / "found"
+        self._start("statuses", ["-m", statuses.__name__, _written(folder / "statuses.yaml", {
+            "port": port, "status": str(told), "groups": groups, "host_cores": CORE,
+            "objectives_ms": dict(objectives_ms) or dict.fromkeys(REQUESTS, 1000.0 * TIMEOUT_S)})])
+        deadline = time.monotonic() + START_S
+        while not accepts_connections(port):
+            self._wait_until(deadline, "receive traces", "statuses")
         if arm.rule is None and arm.home is None:
             return
-        folder = guard.folder
-        told, look = folder / "status", folder / "look.json"
-        self._start("statuses", ["-m", statuses.__name__, _written(folder / "statuses.yaml", {
-            "port": port, "status": str(told), "groups": groups, "objectives_ms": dict(objectives_ms),
-            "host_cores": CORE})])
         node = _written(folder / "node.yaml", {"cores": CORES, "host_cores": CORE, "look": str(look),
                                                "status": str(told), "groups": groups})
         self._start("coordinator", ["-m", coordinator.__name__, node])
         if arm.rule is not None:
             rule = folder / "rule.json"
             write_file(rule, json.dumps({"rule": arm.name, "settings": dict(arm.rule), "node": str(node),
-                                         "state": str(folder / "found")}))
+                                         "state": str(found)}))
             self._start("rule", ["-m", live_rules.__name__, rule])
             return
         assert arm.home is not None
         for name, group in groups.items():
             file = _written(folder / f"{name}-agent.yaml", {"service": {
-                "name": name, "group": group, "look": str(look), "host_cores": CORE, "state": str(folder / "found")}})
+                "name": name, "group": group, "look": str(look), "host_cores": CORE, "state": str(found)}})
             self._logs.append(self._start(f"agent of {name}", [
                 *COMMAND[1:], "control", "--task", "microservices", "--workload", WORKLOAD, "--actuator",
                 limits.__name__, "--controller", file, "--folder", folder / "agents" / name, "--json"],
                 ASSAY_HOME=str(arm.home), ASSAY_CONFIG=str(arm.home / CONFIGURATION)))
-        deadline = time.monotonic() + START_S
         while not all(_steps(log) for log in self._logs):
-            self._require_alive()
-            if time.monotonic() > deadline:
-                raise AssayError(f"agents must decide within {START_S:g} s, and do not: "
-                                 f"{self._logs[0].read_text()[-500:]!r}")
-            time.sleep(0.5)
-        self._first = [_steps(log) for log in self._logs]
+            self._wait_until(deadline, "decide", f"agent of {NAMES[0]}")
+
+    def steps(self) -> int:
+        """Of the policy's agent that has done most; 0 where there is none."""
+        return max((_steps(log) for log in self._logs), default=0)
 
     def cpu_s(self) -> float:
         """CPU time that all of them have used, s. Raises AssayError where one has ended."""
         self._require_alive()
         return sum(process_cpu_s(one.session) for one in self._running)
 
-    def end(self, warm_up_s: float) -> dict[str, Any] | None:
-        """Ends them. Returns what the policy's agents decided, without their first steps."""
+    def end(self, first: int, end: int) -> dict[str, Any] | None:
+        """Ends them. Returns what the policy's agents decided from one step to before another."""
         self._guard.stop(self._running, grace_s=20.0)
-        return decisions(self._logs, max(self._first) + int(warm_up_s), sys.maxsize) if self._logs else None
+        return decisions(self._logs, first, end) if self._logs else None
 
     def _start(self, name: str, arguments: Sequence[str | Path], **environment: str) -> Path:
-        log = self._guard.folder / f"{name.replace(' ', '-')}.log"
+        log = self._log(name)
         self._running.append(self._guard.start(name, [sys.executable, *arguments], output=log,
                                                environment={**python_environment(), **environment}))
         return log
 
+    def _wait_until(self, deadline: float, what: str, name: str) -> None:
+        self._require_alive()
+        if time.monotonic() > deadline:
+            raise AssayError(f"{name} must {what} within {START_S:g} s, and does not: "
+                             f"{self._log(name).read_text()[-500:]}")
+        time.sleep(0.2)
+
+    def _log(self, name: str) -> Path:
+        return self._guard.folder / f"{name.replace(' ', '-')}.log"
+
     def _require_alive(self) -> None:
         if gone := [one.name for one in self._running if not one.is_alive()]:
-            log = self._guard.folder / f"{gone[0].replace(' ', '-')}.log"
             raise AssayError(f"what sets limits must run to the end, but these ended: {', '.join(gone)}: "
-                             f"{log.read_text()[-500:]}")
+                             f"{self._log(gone[0]).read_text()[-500:]}")
 
 
 def _written(path: Path, content: Mapping[str, Any]) -> Path:

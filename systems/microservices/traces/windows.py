@@ -82,17 +82,21 @@ def unfamiliar(spans: Spans, paths: CriticalPaths, ordinary: Ordinary) -> int:
     return int(spans_of[~spans_of.index.isin(ordinary.times.index)].sum())
 
 
-def of_services(spans: Spans, paths: CriticalPaths) -> pd.DataFrame:
+def of_services(spans: Spans, paths: CriticalPaths, blamed: BoolArray) -> pd.DataFrame:
     """What all requests together say of each service that they visit, with no ordinary time to hold it against.
 
+    Args:
+        blamed: (m,) whose latency the importance is for, in the order of `spans.roots`.
+
     Returns:
-        by service: relative_importance, 0 off all critical paths; visits, requests that came by; median_ms, tail_ms,
-        median and 99th percentile of a request's time there, whether on its critical path or beside it.
+        by service: relative_importance, 0 off the critical paths of these; visits, requests that came by; median_ms,
+        tail_ms, median and 99th percentile of a request's time there, whether on its critical path or beside it.
     """
     rows = _of_spans(spans, paths).assign(window=0)[spans.depth >= 0]
     visits = rows.groupby(["trace", "service"], observed=True)["self_us"].sum().groupby("service", observed=True)
     times = visits.quantile(np.array([0.5, 0.99])).unstack().set_axis(["median_ms", "tail_ms"], axis=1) / 1000
-    importance = _of_algorithm(rows, paths.own_us[rows.index]).droplevel("window")["relative_importance"]
+    chosen = rows[np.isin(rows["trace"], spans.trace[spans.roots[blamed]])]
+    importance = _of_algorithm(chosen, paths.own_us[chosen.index]).droplevel("window")["relative_importance"]
     found = times.assign(visits=visits.size(), relative_importance=importance.reindex(times.index).fillna(0.0))
     return found.set_axis(found.index.astype(str))
 

@@ -95,7 +95,7 @@ def quota(group: Path) -> int:
 @pytest.mark.skipif(os.geteuid() != 0 or find_hierarchy().cpu is None, reason="control groups may not be written here")
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 def test_an_arm_runs_the_whole_application_and_its_agents() -> None:
-    """Nobody's limits change, all are answered; a rule lowers what it need not have, by statuses of live traces."""
+    """A rule lowers what it need not have, by statuses of live traces."""
     begins = deployed(dict.fromkeys(NAMES, 0.1))
     came = played(Arm("headroom", {"headroom": 2.0, "spare": 0.01}), 0, 12.0, False, begins,
                   dict.fromkeys(("home", "search", "product", "cart", "checkout"), 2000.0))

@@ -43,7 +43,8 @@ def use(root: Path, name: str, cpu_s: float) -> None:
     (root / "shop" / name / "cpu.stat").write_text(f"usage_usec {round(1e6 * cpu_s)}\nuser_usec 0\n")
 
 
-def request(number: int, kind: str, ends: float, ms: float, cart_ms: float = 0.0, aside_ms: float = 0.0) -> bytes:
+def request(number: int, kind: str, ends: float, ms: float, cart_ms: float = 0.0, aside_ms: float = 0.0,
+            fails: bool = False) -> bytes:
     """A request that a client began, at the frontend, with a call of the cart in its middle and one that nobody waits
     for, which asks a service without a control group here; it ends at `ends`."""
     message = TracesData()
@@ -63,6 +64,7 @@ def request(number: int, kind: str, ends: float, ms: float, cart_ms: float = 0.0
         span.parent_span_id, span.name, span.kind = parent.to_bytes(8, "big"), name, span_kind
         span.start_time_unix_nano = round(1e9 * begins)
         span.end_time_unix_nano = round(1e9 * (begins + lasts / 1e3))
+        span.status.code = 2 if fails else 0
     return message.SerializeToString()
 
 
@@ -73,12 +75,12 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[
 
     def statuses(*bodies: bytes, used_s: float = 0.3) -> dict[str, dict[str, float]]:
         made = Statuses(read_told(file_of(tmp_path)))
-        assert made.statuses(NOW - 2.0) == {}
+        assert made.statuses(NOW - 2.0, 8.0) == {}
         for body in bodies:
             made.keep(body)
         for name in SERVICES:
             use(tmp_path / "groups", name, used_s)
-        return made.statuses(NOW)
+        return made.statuses(NOW, 10.0)
 
     return statuses
 
@@ -109,6 +111,32 @@ def test_the_type_that_is_furthest_beyond_its_objective_is_told(
     assert found["cart"]["type_share"] == 0.25
 
 
+def test_a_request_that_failed_is_no_quick_one(told: Callable[..., dict[str, dict[str, float]]]) -> None:
+    """One of two; a hundredth of the way between them is missing."""
+    found = told(request(1, "buy", NOW - 2.0, 1.0, fails=True), request(2, "buy", NOW - 2.0, 20.0))
+    assert found["frontend"]["latency_ms"] == pytest.approx(400.0 - 0.01 * 380.0)
+
+
+def test_importance_is_for_the_latency_of_the_worst_type_alone(
+        told: Callable[..., dict[str, dict[str, float]]]) -> None:
+    """Those who buy come by the cart, which takes all their time; the worst are those who look, and do not."""
+    buys = [request(number, "buy", NOW - 2.0, 20.0 + 10.0 * number, 10.0 + 10.0 * number) for number in range(5)]
+    looks = [request(10 + number, "look", NOW - 2.0, 20.0 + number) for number in range(5)]
+    assert told(*buys)["cart"]["importance"] == pytest.approx(1.0)
+    found = told(*buys, *looks)
+    assert found["cart"]["most_latency_ms"] == 10.0 and found["cart"]["importance"] == 0.0
+    assert found["frontend"]["importance"] == pytest.approx(1.0)
+
+
+def test_what_is_old_is_dropped_also_while_a_control_group_is_gone(tmp_path: Path) -> None:
+    made = Statuses(read_told(file_of(tmp_path)))
+    made.keep(request(1, "buy", NOW - 2.0, 5.0))
+    (tmp_path / "groups" / "shop" / "cart" / "cpu.stat").unlink()
+    with pytest.raises(FileNotFoundError):
+        made.statuses(time.time() + 61.0, 0.0)
+    assert not made._frames
+
+
 def test_who_is_off_the_critical_path_is_not_to_blame(told: Callable[..., dict[str, dict[str, float]]]) -> None:
     found = told(*(request(number, "buy", NOW - 2.0, 20.0 + number, 5.0 + number, aside_ms=100.0 * (number + 1))
                    for number in range(5)))
@@ -132,7 +160,8 @@ def test_a_service_that_no_request_came_by_gets_no_status(told: Callable[..., di
 
 
 @pytest.mark.parametrize(("others", "said"), [
-    ({"groups": {}}, "groups and objectives_ms must name a service and the objective"),
+    ({"groups": {}}, "groups must name the control group of each of the services, got none"),
+    ({"groups": {"../cart": "shop/cart"}}, "groups must name the control group of each of the services, got ../cart"),
     ({"objectives_ms": {"buy": 0.0}}, "above 0 ms"),
     ({"objectives_ms": {"buy": "fast"}}, "objectives_ms.buy must be a finite number, got 'fast'"),
     ({"window": 3}, "did you mean 'window_s'?"),
@@ -166,4 +195,4 @@ def test_what_an_sdk_exports_becomes_a_status_file(tmp_path: Path) -> None:
         running.join(10.0)
     assert codes == [0]
     found = json.loads(status.read_text())
-    assert set(found) == set(STATUS) and found["latency_ms"] >= 50.0 and found["most_latency_ms"] == 10.0
+    assert set(found) == {*STATUS, "host_cores"} and found["latency_ms"] >= 50.0 and found["most_latency_ms"] == 10.0
