@@ -135,7 +135,8 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     add("--shadow", action="store_true", help="decide beside what sets it now, and set nothing")
     add("--every", type=float, help="seconds between two steps; default: as the policy was trained")
     add("--give-back", action=argparse.BooleanOptionalAction,
-        help="at the end set what was found at the beginning; default: all actuators do but kubernetes")
+        help="at the end set what was found at the beginning; default: as the actuator does: control groups, clocks "
+        "and senders do, Deployments do not")
     add("--leave", dest="give_back", action="store_false", help="the same as --no-give-back")
     add("--steps", type=_positive, help="end after so many; default: never")
     add("--bundle", type=_path, help="a bundle folder instead of the ledger's champion")

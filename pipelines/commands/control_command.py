@@ -34,7 +34,8 @@ def control(
                      ] = None,
     give_back: Annotated[bool | None, typer.Option(
         "--give-back/--leave",
-        help="At the end set what was found at the beginning; default: all actuators do but kubernetes.")
+        help="At the end set what was found at the beginning; default: as the actuator does: control groups, clocks "
+             "and senders do, Deployments do not.")
         ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="End after so many; default: never.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,

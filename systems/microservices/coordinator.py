@@ -2,8 +2,9 @@
 
     python -m systems.microservices.coordinator node.yaml [--looks 600]
 
-The file and what a look is: serving/control/coordinator.py. A status is STATUS of the last second: what a service's
-control group and front say of it, and what follows from the traces of the application (critical path and localizer).
+The file and what a look is: serving/control/coordinator.py. A status is STATUS of the last seconds: what a service's
+control group and front say of it, and what follows from the traces of the application (critical path and localizer), as
+statuses.py derives it.
 """
 
 import sys

@@ -94,6 +94,12 @@ def test_an_old_status_is_none(place: Place) -> None:
     assert "latency_ms" not in place.seen("hash")
 
 
+def test_a_status_in_other_cores_is_none(place: Place) -> None:
+    place.tell("hash", **STANDING, host_cores=0.5)
+    place.tell("resize", **STANDING, host_cores=1.0)
+    assert "usage" not in place.seen("hash") and place.seen("resize")["usage"] == 0.5
+
+
 def test_a_look_is_acted_on_once_and_not_after_the_next(place: Place) -> None:
     place.coordinator.look()
     mine = place.limit("resize")
@@ -160,6 +166,10 @@ def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
     time.sleep(0.1)
     with pytest.raises(SourceError, match="is the coordinator running"):
         late.read()
+    assert late.acquire("test") == ""
+    with pytest.raises(ActuatorError, match="last look"):
+        late.apply({"target_cores": 2.5})
+    late.release("test")
     ahead = json.loads(place.look.read_text())
     place.look.write_text(json.dumps({**ahead, "look": str(time.time_ns() + 600 * 10**9)}))
     with pytest.raises(SourceError, match="got -600 s: is the coordinator running, and this host's clock right"):
