@@ -150,9 +150,9 @@ def live_table(results: Mapping[str, Any]) -> str:
     runs, machine = {one["run"] for one in entries}, results["machine"]
     anomalies = sum(one["anomalies"] for one in entries if one["arm"] == NOBODY)
     note = paragraph(
-        f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {results['seconds']:g} s with {anomalies} anomalies, means ±",
-        f"standard deviation, on {machine['cores']} cores of {machine['cpu_model']}; limits add up to at most {CORES:g}",
-        f"cores of {results['core']:g}.",
+        f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {results['seconds']:g} s with {anomalies} anomalies,",
+        f"means ± standard deviation, on {machine['cores']} cores of {machine['cpu_model']}; limits add up to at most",
+        f"{CORES:g} cores of {results['core']:g}.",
         f"{machine['date'][:10]}.")
     return (table(["arm", "s until it holds again", "misses a minute", "seconds that miss", "late requests",
                    "limits over the node", "of it used", "requests dropped", "cores for agents and statuses"],
