@@ -71,6 +71,11 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
     return found
 
 
+def promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:
+    """What the arms of a run that are there were promised; all arms of a run are promised the same."""
+    return next((one["promised"] for one in entries if one["run"] == number), None)
+
+
 def decisions(logs: Sequence[Path], first: int, end: int) -> dict[str, Any]:
     """From step `first` on, before `end`: steps of all agents; share of them by who decided and why, without numbers;
     how often a signal was beyond what training saw.

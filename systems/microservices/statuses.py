@@ -50,7 +50,7 @@ from systems.microservices.traces.otlp import spans_of_protobuf
 from systems.microservices.traces.spans import link
 from systems.microservices.traces.windows import of_services
 
-LONGEST_S = 60.0  # of a request: its first spans are kept as long
+LONGEST_S = 60.0  # of a request: its first spans are kept as long, and for the window in which it ends
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,8 @@ def read_told(path: Path) -> Told:
         raise InputError("objectives_ms must name the objective of a type of requests, above 0 ms, got "
                          f"{objectives or 'none'} ({path})")
     return Told(part.whole("port", 4318), Path(part.text("status")), read_groups(part, TELLER.many, path), objectives,
-                part.number("window_s", 10.0),
-                part.number("cpu_s", 3.0), part.number("settles_s", 1.0), part.number("host_cores", 1.0),
-                Path(part.text("root", "/sys/fs/cgroup")))
+                part.number("window_s", 10.0), part.number("cpu_s", 3.0), part.number("settles_s", 1.0),
+                part.number("host_cores", 1.0), Path(part.text("root", "/sys/fs/cgroup")))
 
 
 class _Used(NamedTuple):
@@ -112,7 +111,8 @@ class Statuses:
             OSError: a control group is gone.
         """
         told = self._told
-        while self._frames and now - self._frames[0][0] > LONGEST_S:
+        kept_s = LONGEST_S + told.settles_s + told.window_s
+        while self._frames and now - self._frames[0][0] > kept_s:
             self._frames.popleft()
         self._used.append(_Used(clock_s, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
         while len(self._used) > 2 and clock_s - self._used[1].at_s >= told.cpu_s:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.control.live_agents import made_telemetry, trained
+from benchmarks.control.live_agents import made_telemetry, promises, trained
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
         missing = [arm for arm in (*ARMS[first:], *ARMS[:first]) if not entries.has((number, ARMS.index(arm)))]
         if not missing:
             continue
-        promised = _promises(entries.content["entries"], number) or _calibrated(number)
+        promised = promises(entries.content["entries"], number) or _calibrated(number)
         for name in missing:
             arm = Arm(name, None if name in (POLICY, NOBODY) else policy["rules"][name],
                       home if name == POLICY else None)
@@ -93,11 +93,6 @@ def run(options: argparse.Namespace) -> None:
                          "anomalies": len(came.planned), "beside": came.beside, "load_average": before})
             print(f"run {number}, {name}: {100 * found['missed']:.1f} % of the seconds miss, "
                   f"{found['holds_again_s']:.1f} s until it holds again, limits {found['limits']:.2f}", flush=True)
-
-
-def _promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:
-    """What the arms of a run that are there were promised; all arms of a run are promised the same."""
-    return next((one["promised"] for one in entries if one["run"] == number), None)
 
 
 def _calibrated(number: int) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.control.live_agents import CONFIGURATION, decisions, made_telemetry, trained
+from benchmarks.control.live_agents import CONFIGURATION, decisions, made_telemetry, promises, trained
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
@@ -96,11 +96,6 @@ def run(options: argparse.Namespace) -> None:
                 for name, one in found["parts"].items()), flush=True)
 
 
-def promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:
-    """What the arms of a run that are there were promised; all arms of a run are promised the same."""
-    return next((one["promised"] for one in entries if one["run"] == number), None)
-
-
 def calibrated(number: int, core: float) -> Mapping[str, Any]:
     """Work of a request of each function, in core seconds of the cluster, and its objective."""
     with Guard() as guard:
@@ -164,9 +159,9 @@ def _agents(cluster: Cluster, home: Path) -> list[Running]:
         write_file(file, yaml.safe_dump({"function": {
             "name": name, "group": group, "look": str(look), "host_cores": cluster.core,
             "state": str(guard.folder / "found")}}))
-        command = [*COMMAND, "control", "--task", "shared_cluster", "--workload", WORKLOAD, "--actuator",
-                   "systems.shared_cluster.groups", "--controller", file, "--folder", guard.folder / "agents" / name,
-                   "--json"]
+        command: list[str | Path] = [
+            *COMMAND, "control", "--task", "shared_cluster", "--workload", WORKLOAD, "--actuator",
+            "systems.shared_cluster.groups", "--controller", file, "--folder", guard.folder / "agents" / name, "--json"]
         found.append(guard.start(f"agent of {name}", command, output=guard.folder / f"{name}-agent.log",
                                  environment=environment))
     return found

@@ -128,12 +128,21 @@ def test_importance_is_for_the_latency_of_the_worst_type_alone(
     assert found["frontend"]["importance"] == pytest.approx(1.0)
 
 
+def test_a_window_may_be_longer_than_a_request(tmp_path: Path) -> None:
+    """Two requests a minute apart, of a window of two minutes: both count, for its whole length."""
+    made, now = Statuses(read_told(file_of(tmp_path, window_s=120.0))), time.time() + 100.0
+    made.statuses(now - 2.0, 8.0)
+    for ago in (95.0, 35.0):
+        made.keep(request(round(ago), "buy", now - ago, 5.0))
+    assert made.statuses(now, 10.0)["frontend"]["rate_rps"] == pytest.approx(2 / 120.0)
+
+
 def test_what_is_old_is_dropped_also_while_a_control_group_is_gone(tmp_path: Path) -> None:
     made = Statuses(read_told(file_of(tmp_path)))
     made.keep(request(1, "buy", NOW - 2.0, 5.0))
     (tmp_path / "groups" / "shop" / "cart" / "cpu.stat").unlink()
     with pytest.raises(FileNotFoundError):
-        made.statuses(time.time() + 61.0, 0.0)
+        made.statuses(time.time() + 60.0 + 1.0 + WINDOW_S + 1.0, 0.0)
     assert not made._frames
 
 
