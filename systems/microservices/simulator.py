@@ -3,8 +3,8 @@
 A second: limits are set, which takes 2 ms (Table 3.5); each type of request comes by the services of its graph, whose
 work memory's contention stretches; what something else in a container uses is missing to it, at most half; latencies
 of a path add up (applications.py). Less than a core makes requests wait, not longer: a quota is spent in bursts, and a
-request's milliseconds are short beside the kernel's period of a tenth of a second. A service gets all that its callers
-would send it, also where these are behind.
+request's milliseconds are short beside the kernel's period of a tenth of a second; who comes after a burst waits for
+the next (queueing.py). A service gets all that its callers would send it, also where these are behind.
 
 Symbols: N applications of S services, R types of requests; tensors (N, S) float32 unless stated.
 """
@@ -20,7 +20,7 @@ from feature_store.errors import InputError
 from models.control.contract.derived_signals import allotment, near_latency, relative_change
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
-from models.control.simulation.queueing import latency_quantiles
+from models.control.simulation.queueing import latency_within_quota
 from models.control.simulation.shared_cores import worked
 from models.control.simulation.tensors import TENSORS
 from systems.microservices import interface as law
@@ -134,7 +134,7 @@ class Microservices:
         stolen = _at(episodes.stolen_cores, at).minimum(0.5 * cores)
         has, served, left = worked(rate, state.backlog, work_s, cores - stolen, episodes.capacity, STEP_SECONDS,
                                    TIMEOUT_S)
-        median, p99 = latency_quantiles(
+        median, p99 = latency_within_quota(
             rate, has, work_s, known.arrival_cv2, known.service_cv2, torch.maximum(left, state.backlog) * work_s / has,
             STEP_SECONDS)
         waits, noise = known.waits_s + _at(episodes.delay_s, at), (LATENCY_NOISE * _at(episodes.noise, at)).exp()

@@ -46,7 +46,7 @@ from systems.microservices.application.receiver import Receiver
 from systems.microservices.coordinator import TELLER
 from systems.microservices.interface import STEP_SECONDS
 from systems.microservices.traces.critical_paths import critical_paths
-from systems.microservices.traces.otlp import spans_of_protobuf
+from systems.microservices.traces.otlp import frame_of, rows_of_protobuf
 from systems.microservices.traces.spans import link
 from systems.microservices.traces.windows import of_services
 
@@ -81,6 +81,14 @@ def read_told(path: Path) -> Told:
                 part.number("host_cores", 1.0), Path(part.text("root", "/sys/fs/cgroup")))
 
 
+class _Trace(NamedTuple):
+    """since: Unix s at which its first spans came; rows: of `frame_of`; ends_us: of spans that may be its root."""
+
+    since: float
+    rows: list[tuple[Any, ...]]
+    ends_us: list[int]
+
+
 class _Used(NamedTuple):
     at_s: float
     cpu_s: Mapping[str, float]
@@ -91,14 +99,15 @@ class Statuses:
 
     def __init__(self, told: Told) -> None:
         self._told = told
-        self._frames: deque[tuple[float, pd.DataFrame]] = deque()
+        self._came: deque[tuple[float, list[tuple[Any, ...]]]] = deque()
+        self._traces: dict[str, _Trace] = {}  # by when they began to come
         base = told.root if version_of(told.root) == 2 else told.root / "cpuacct"
         self._folders = {name: base / group for name, group in told.groups.items()}
         self._used: deque[_Used] = deque()
 
     def keep(self, body: bytes) -> None:
         """Takes an exported request of traces, that was checked to be one."""
-        self._frames.append((time.time(), spans_of_protobuf(body, "export")))
+        self._came.append((time.time(), list(rows_of_protobuf(body, "export"))))
 
     def statuses(self, now: float, clock_s: float) -> dict[str, dict[str, float]]:
         """Service -> its status (coordinator.STATUS); only services that requests came by.
@@ -111,19 +120,17 @@ class Statuses:
             OSError: a control group is gone.
         """
         told = self._told
-        kept_s = LONGEST_S + told.settles_s + told.window_s
-        while self._frames and now - self._frames[0][0] > kept_s:
-            self._frames.popleft()
+        self._sort_by_trace(now - LONGEST_S - told.settles_s - told.window_s)
         self._used.append(_Used(clock_s, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
         while len(self._used) > 2 and clock_s - self._used[1].at_s >= told.cpu_s:
             self._used.popleft()
         seconds = clock_s - self._used[0].at_s
-        if not self._frames or not seconds:
-            return {}
         until_us = 1e6 * (now - told.settles_s)
-        ended = _ended_within(pd.concat([frame for _, frame in list(self._frames)], ignore_index=True),
-                              until_us - 1e6 * told.window_s, until_us, told.objectives_ms)
-        if ended.empty:
+        after_us = until_us - 1e6 * told.window_s
+        rows = [row for trace in self._traces.values() if any(after_us < end <= until_us for end in trace.ends_us)
+                for row in trace.rows]
+        ended = _ended_within(frame_of(rows), after_us, until_us, told.objectives_ms)
+        if ended.empty or not seconds:
             return {}
         spans = link(ended)
         roots = pd.DataFrame({"type": [spans.operations[one] for one in spans.operation[spans.roots]],
@@ -147,6 +154,19 @@ class Statuses:
                                "congestion_intensity": max(of["tail_ms"] / max(of["median_ms"], 1e-3), 1.0),
                                "own_latency_ms": of["tail_ms"]}
         return found
+
+    def _sort_by_trace(self, oldest: float) -> None:
+        """Places what came, and drops traces that are older."""
+        while self._came:
+            at, rows = self._came.popleft()
+            for row in rows:
+                name, _, _, _, operation, start_us, duration_us, *_ = row
+                trace = self._traces.setdefault(name, _Trace(at, [], []))
+                trace.rows.append(row)
+                if operation in self._told.objectives_ms:
+                    trace.ends_us.append((start_us or 0) + duration_us)
+        while self._traces and self._traces[name := next(iter(self._traces))].since < oldest:
+            del self._traces[name]
 
     def write(self) -> None:
         """Writes the statuses of now."""

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from models.control.simulation.queueing import QUOTA_PERIOD_S
 from systems.autoscaling.simulator import queueing
-from systems.autoscaling.simulator.applications import QUOTA_PERIOD_S
 
 Array = NDArray[np.float64]
 

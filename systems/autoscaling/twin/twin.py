@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.control.contract.setting import Setting
+from models.control.simulation.queueing import QUOTA_PERIOD_S
 from systems.autoscaling.interface import CONTROLS
-from systems.autoscaling.simulator.applications import QUOTA_PERIOD_S, Applications, generate
+from systems.autoscaling.simulator.applications import Applications, generate
 from systems.autoscaling.simulator.episodes import Episodes
 from systems.autoscaling.simulator.simulator import Autoscaling
 from systems.autoscaling.twin.recorded_applications import recorded_applications

@@ -83,7 +83,7 @@ def spans_of_json(content: bytes, where: str) -> pd.DataFrame:
         except orjson.JSONDecodeError as error:
             raise InputError(f"traces must be OTLP JSON, a document or one a line, got {error} ({where})") from error
     try:
-        return _frame(row for document in documents for row in _rows_of_json(document))
+        return frame_of(row for document in documents for row in _rows_of_json(document))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"traces must be OTLP JSON, got {type(error).__name__}: {error} ({where})") from error
 
@@ -108,6 +108,11 @@ def _texts(holder: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
 
 def spans_of_protobuf(content: bytes, where: str) -> pd.DataFrame:
     """COLUMNS of one OTLP message. Raises InputError for anything else."""
+    return frame_of(rows_of_protobuf(content, where))
+
+
+def rows_of_protobuf(content: bytes, where: str) -> Iterator[tuple[Any, ...]]:
+    """The same, a span at a time, for `frame_of`."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -116,7 +121,7 @@ def spans_of_protobuf(content: bytes, where: str) -> pd.DataFrame:
     except DecodeError as error:
         raise InputError(f"traces must be OTLP, protobuf or files that end in {' or '.join(JSON_ENDINGS)}, got {error} "
                          f"({where})") from error
-    return _frame(_rows_of_message(message))
+    return _rows_of_message(message)
 
 
 def _rows_of_message(message: Any) -> Iterator[tuple[Any, ...]]:
@@ -141,5 +146,6 @@ def _callee(attributes: Mapping[str, str]) -> str:
     return next((attributes[name] for name in CALLEE if name in attributes), "")
 
 
-def _frame(rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
+def frame_of(rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
+    """COLUMNS of spans."""
     return pd.DataFrame(rows, columns=[*COLUMNS, PEER])

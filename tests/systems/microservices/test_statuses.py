@@ -143,7 +143,7 @@ def test_what_is_old_is_dropped_also_while_a_control_group_is_gone(tmp_path: Pat
     (tmp_path / "groups" / "shop" / "cart" / "cpu.stat").unlink()
     with pytest.raises(FileNotFoundError):
         made.statuses(time.time() + 60.0 + 1.0 + WINDOW_S + 1.0, 0.0)
-    assert not made._frames
+    assert not made._traces and not made._came
 
 
 def test_who_is_off_the_critical_path_is_not_to_blame(told: Callable[..., dict[str, dict[str, float]]]) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from models.control.simulation.queueing import QUOTA_PERIOD_S
 from recording.live.service import TIMEOUT_S
-from systems.autoscaling.simulator.applications import QUOTA_PERIOD_S, Applications, generate
+from systems.autoscaling.simulator.applications import Applications, generate
 from systems.autoscaling.simulator.episodes import Episodes
 from systems.autoscaling.simulator.simulator import Autoscaling, Physics
 from systems.autoscaling.twin.twin import RECORDED

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.control.simulation.queueing import latency_quantiles, p99_latency
+from models.control.simulation.queueing import QUOTA_PERIOD_S, latency_quantiles, latency_within_quota, p99_latency
 from models.control.simulation.shared_cores import worked
 
 P99_TOLERANCE = 0.15  # Sakasegawa's mean, an exponential tail, and the luck of the requests
@@ -33,6 +33,47 @@ def test_quantiles_are_those_of_single_requests(rho: float, cores: int) -> None:
     assert float(p99) == pytest.approx(true_p99, rel=P99_TOLERANCE)
     assert MEDIAN_SHARE * true_median < float(median) < 1.02 * true_median
     assert torch.equal(p99, p99_latency(*arguments, step_s=1e5))
+
+
+def within_quota(rate: float, limit: float, service_s: float, count: int = 60_000) -> tuple[float, float]:
+    """Median and 99th percentile, s, of one thread at full speed that stops where the quota of a period has run out."""
+    random = np.random.default_rng(0)
+    arrivals = np.cumsum(random.exponential(1.0 / rate, count))
+    works = service_s * np.exp(np.sqrt(np.log(1.5)) * random.standard_normal(count) - 0.5 * np.log(1.5))
+    now, period, quota, took = 0.0, -1, 0.0, np.empty(count)
+    for number in range(count):
+        now, left = max(now, arrivals[number]), works[number]
+        while left > 0.0:
+            if (current := int(now / QUOTA_PERIOD_S + 1e-9)) != period:
+                period, quota = current, limit * QUOTA_PERIOD_S
+            runs = min(left, quota, (period + 1) * QUOTA_PERIOD_S - now)
+            now, quota, left = now + runs, quota - runs, left - runs
+            if left > 0.0:
+                now = (period + 1) * QUOTA_PERIOD_S
+        took[number] = now - arrivals[number]
+    median, p99 = np.quantile(took, [0.5, 0.99])
+    return float(median), float(p99)
+
+
+@pytest.mark.parametrize(("busy", "limit", "service_s"), [
+    (0.3, 0.125, 0.002), (0.7, 0.125, 0.002), (0.3, 0.25, 0.006), (0.7, 0.5, 0.002), (0.5, 0.5, 0.006),
+    (0.5, 0.9, 0.006), (0.7, 0.25, 0.0005), (0.1, 0.5, 0.002)])
+def test_a_quota_gives_a_burst_a_start(busy: float, limit: float, service_s: float) -> None:
+    """Within a sixth of a period and a fifth of it, where a core as slow as the limit is up to half a period off."""
+    rate = busy * limit / service_s
+    arguments = [torch.tensor([value]) for value in (rate, limit, service_s, 1.0, 0.5, 0.0)]
+    median, p99 = latency_within_quota(*arguments, step_s=1e5)
+    true_median, true_p99 = within_quota(rate, limit, service_s)
+    assert float(p99) == pytest.approx(true_p99, rel=0.2, abs=QUOTA_PERIOD_S / 6)
+    assert float(median) == pytest.approx(true_median, rel=0.2, abs=QUOTA_PERIOD_S / 25)
+
+
+def test_who_has_a_whole_core_waits_for_it_alone_while_nothing_is_left_over() -> None:
+    arguments = [torch.tensor([value]).expand(4) for value in (40.0, 1.0, 2e-2, 1.0, 0.5, 0.0)]
+    arguments[1] = torch.tensor([1.0, 2.0, 4.0, 16.0])
+    for one, other in zip(latency_within_quota(*arguments, step_s=1.0), latency_quantiles(*arguments, step_s=1.0),
+                          strict=True):
+        assert torch.equal(one, other)
 
 
 def test_work_left_over_delays_the_median_too_and_never_above_the_percentile() -> None:
