@@ -42,7 +42,7 @@ from systems.microservices.benchmarks import live_rules
 WORKLOAD = "shop"
 NAMES = tuple(name for name in SERVICES if name != FRONT)
 RATE_RPS = 15.0  # requests a second while nothing is injected
-CORES, CORE = 37.5, 0.16  # of the node, that the limits may add up to; cores of this machine that are one of the node's
+CORES = 6.0  # of the node, that the limits may add up to
 WARM_UP_S, START_S = 20.0, 120.0
 ROOT, SHARED = Path("/sys/fs/cgroup"), Path("/dev/shm")
 Numbers = NDArray[np.float64]
@@ -60,7 +60,7 @@ class Arm:
 class Played(NamedTuple):
     """What came of an arm after its warm-up.
 
-    types, results: of all requests; limits, used: (seconds, services) the node's cores in each second; planned:
+    types, results: of all requests; limits, used: (seconds, services) cores in each second; planned:
     anomalies; beside: cores of this machine that agents, coordinator and statuses used; decided: what the policy's
     agents said (live_agents.decisions).
     """
@@ -95,7 +95,7 @@ def played(arm: Arm, number: int, seconds: float, anomalies: bool, begins: Mappi
         with Application(guard, homes, f"http://{ADDRESS}:{port}/v1/traces") as application:
             groups = {name: application.containers.group_of(name) for name in NAMES}
             for name in NAMES:
-                application.containers.limit_cpu(name, CORE * begins[name] if name in begins else os.cpu_count() or 1)
+                application.containers.limit_cpu(name, begins[name] if name in begins else os.cpu_count() or 1)
             agents = _Agents(arm, guard, Path(shared), groups, port, objectives_ms)
             sampler = _Sampler(application, groups)
             folder = guard.folder / "load"
@@ -125,15 +125,15 @@ class _Agents:
         self._guard, self._running, self._logs = guard, list[Running](), list[Path]()
         folder, told, look, found = guard.folder, shared / "status", shared / "look.json", shared / "found"
         self._start("statuses", ["-m", statuses.__name__, _written(folder / "statuses.yaml", {
-            "port": port, "status": str(told), "groups": groups, "host_cores": CORE,
+            "port": port, "status": str(told), "groups": groups,
             "objectives_ms": dict(objectives_ms) or dict.fromkeys(REQUESTS, 1000.0 * TIMEOUT_S)})])
         deadline = time.monotonic() + START_S
         while not accepts_connections(port):
             self._wait_until(deadline, "receive traces", "statuses")
         if arm.rule is None and arm.home is None:
             return
-        node = _written(folder / "node.yaml", {"cores": CORES, "host_cores": CORE, "look": str(look),
-                                               "status": str(told), "groups": groups})
+        node = _written(folder / "node.yaml", {"cores": CORES, "look": str(look), "status": str(told),
+                                               "groups": groups})
         self._start("coordinator", ["-m", coordinator.__name__, node])
         if arm.rule is not None:
             rule = folder / "rule.json"
@@ -144,7 +144,7 @@ class _Agents:
         assert arm.home is not None
         for name, group in groups.items():
             file = _written(folder / f"{name}-agent.yaml", {"service": {
-                "name": name, "group": group, "look": str(look), "host_cores": CORE, "state": str(found)}})
+                "name": name, "group": group, "look": str(look), "state": str(found)}})
             self._logs.append(self._start(f"agent of {name}", [
                 *COMMAND[1:], "control", "--task", "microservices", "--workload", WORKLOAD, "--actuator",
                 limits.__name__, "--controller", file, "--folder", folder / "agents" / name, "--json"],
@@ -214,4 +214,4 @@ class _Sampler:
 
     def found(self) -> tuple[Numbers, Numbers]:
         """(seconds, services) limits at the end of each second, and cores used in it."""
-        return np.array(self._limits[1:]) / CORE, np.diff(np.array(self._used), axis=0) / CORE
+        return np.array(self._limits[1:]), np.diff(np.array(self._used), axis=0)

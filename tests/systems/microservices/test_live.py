@@ -16,9 +16,10 @@ from recording.control_groups import find_hierarchy
 from recording.scaling.generator import python_environment
 from recording.scaling.open_loop import ANSWERED, TIMED_OUT, Result
 from serving.control.coordinator import Coordinator, read_shared
+from systems.microservices.application.anomalies import Anomaly
 from systems.microservices.application.running import TOOLS
 from systems.microservices.benchmarks.live import deployed, outcome
-from systems.microservices.benchmarks.live_application import CORES, NAMES, Arm, Played, played
+from systems.microservices.benchmarks.live_application import CORES, NAMES, WARM_UP_S, Arm, Played, played
 from systems.microservices.coordinator import TELLER
 from systems.microservices.interface import LEAST_CORES
 from tests.e2e import tiny
@@ -44,11 +45,12 @@ def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> No
     done = np.where(status == ANSWERED, due + latency, np.nan)
     limits = np.full((10, 2), CORES / 4.0)
     limits[:5] *= 2.0
-    came = Played(types, Result(due, due, due, done, status), limits, limits / 4.0, [], 0.0, None)
+    planned = [Anomaly(WARM_UP_S + 2.5, WARM_UP_S + 3.5, "cart", "cpu", 1.0, True)]  # seconds 2 to 5 are not calm
+    came = Played(types, Result(due, due, due, done, status), limits, limits / 4.0, planned, 0.0, None)
     found = outcome(came, {"buy": 100.0, "look": 70.0})
     assert found == pytest.approx({
-        "missed": 0.3, "holds_again_s": 1.5, "begins_a_minute": 12.0, "late": 0.1, "requests": 30, "limits": 0.75,
-        "most_limits": 1.0, "usage": 0.25, "dropped": 1 / 30})
+        "missed": 0.3, "missed_calm": 1 / 6, "holds_again_s": 1.5, "begins_a_minute": 12.0, "late": 0.1, "requests": 30,
+        "limits": 0.75, "most_limits": 1.0, "usage": 0.25, "dropped": 1 / 30})
 
 
 def test_a_rule_sets_what_the_coordinator_looks_at(tmp_path: Path) -> None:
