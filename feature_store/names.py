@@ -97,3 +97,8 @@ def inside(folder: Path, *names: str) -> Path:
     if not path.resolve().is_relative_to(folder.resolve()) or path.resolve() == folder.resolve():
         raise InputError(f"path: expected one below {folder}, got {path}")
     return path
+
+
+def is_sha256(value: object) -> bool:
+    """Whether it is the text of a SHA-256: 64 hexadecimal digits."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None

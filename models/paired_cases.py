@@ -24,7 +24,6 @@ A champion may have been trained on some of a new model's cases. Both are then c
 """
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -33,13 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import is_sha256
 from models.metrics import Better, finite_number
 
 MOST_RECORDED = 20_000  # values in a bundle's evidence, spread evenly over the cases
 # Both come from one array in float64; sums of up to 20,000 values in another order differ by less than 1e-11.
 SAME = 1e-6
 LEFT_OUT, UNCLAIMED = "left_out", "unclaimed"  # of a measured champion
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Cases:
             raise InputError(f"cases.values: expected 1 to {MOST_RECORDED} numbers, got {len(self.values)}")
         if any(finite_number(value) is None for value in self.values):
             raise InputError("cases.values: expected finite numbers, got one that is not")
-        if not isinstance(self.sha256, str) or not _DIGEST.fullmatch(self.sha256):
+        if not is_sha256(self.sha256):
             raise InputError(f"cases.sha256: expected 64 hexadecimal digits, got {self.sha256!r}")
         scale = finite_number(self.scale)
         if scale is None or scale <= 0:

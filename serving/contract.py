@@ -19,7 +19,6 @@ scaling is inside model.onnx.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,7 +26,7 @@ from typing import Any, TypeVar
 
 from feature_store.errors import InputError, nearest
 from feature_store.finite_numbers import is_finite_number
-from feature_store.names import check_label, check_task_name, check_workload_name
+from feature_store.names import check_label, check_task_name, check_workload_name, is_sha256
 from serving.driving_spec import DrivingSpec, driving_spec
 from serving.fallback_spec import FallbackSpec, fallback_spec
 from serving.guarantee_spec import GuaranteeSpec, guarantee_spec
@@ -326,8 +325,7 @@ def _embedding(data: Any, inputs: tuple[InputSpec, ...]) -> EmbeddingSpec:
 
 
 def _digest(digest: Any, where: str) -> None:
-    is_digest = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
-    _check(is_digest, "sha256", "be 64 hex digits", digest, where)
+    _check(is_sha256(digest), "sha256", "be 64 hex digits", digest, where)
 
 
 def _specification(data: Any) -> SpecificationSpec:

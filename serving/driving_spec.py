@@ -17,12 +17,12 @@ from typing import Any
 
 from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
+from feature_store.names import is_sha256
 from serving.seen_spec import SeenSpec, seen_spec
 
 _WHERE = "contract.json, driving"
 _KEYS = {"acting", "step_s", "current", "whole", "settings", "seen"}
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,8 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
         raise InputError(f"driving must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
     acting, step_s, current, whole, settings = (data[key] for key in
                                                 ("acting", "step_s", "current", "whole", "settings"))
-    if not isinstance(acting, Mapping) or set(acting) != {"module", "sha256"} or not all(
-            isinstance(acting[key], str) and form.fullmatch(acting[key])
-            for key, form in (("module", _MODULE), ("sha256", _DIGEST))):
+    if not isinstance(acting, Mapping) or set(acting) != {"module", "sha256"} or not (
+            isinstance(acting["module"], str) and _MODULE.fullmatch(acting["module"]) and is_sha256(acting["sha256"])):
         raise InputError(f"acting must be the name of a module and the SHA-256 of its code, got {acting!r} ({_WHERE})")
     if not is_finite_number(step_s) or step_s <= 0:
         raise InputError(f"step_s must be a number > 0, got {step_s!r} ({_WHERE})")

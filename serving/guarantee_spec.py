@@ -8,13 +8,13 @@
 and makes all of it again.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
+from feature_store.names import is_sha256
 
 GUARANTEE_FILE = "guarantee.npz"
 _WHERE = "contract.json, guarantee"
@@ -45,7 +45,7 @@ def guarantee_spec(data: Any) -> GuaranteeSpec:
     if "at_most" in data and not _are_numbers(data["at_most"]):
         raise InputError("guarantee's at_most must be a number for each of what it counts, got "
                          f"{data['at_most']!r:.300} ({_WHERE})")
-    if data["file"] != GUARANTEE_FILE or not re.fullmatch("[0-9a-f]{64}", data["sha256"]):
+    if data["file"] != GUARANTEE_FILE or not is_sha256(data["sha256"]):
         raise InputError(f"guarantee must name {GUARANTEE_FILE} and its SHA-256, got {data['file']!r:.100}, "
                          f"{data['sha256']!r:.100} ({_WHERE})")
     return GuaranteeSpec(**data)

@@ -8,14 +8,13 @@
 import base64
 import binascii
 import hashlib
-import re
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from feature_store.errors import InputError, RefusedError
-from feature_store.names import check_task_name, check_workload_name
+from feature_store.names import check_task_name, check_workload_name, is_sha256
 from serving.canonical import canonical_json, parse_json
 from serving.keys import PublicKeys, sign_payload
 from serving.moves import KEY_ACTIONS, Action, Move
@@ -96,7 +95,7 @@ def check_move(move: Move, where: str) -> None:
     """Raises InputError where a name is none that a folder and a model can have, or a key's fingerprint is none."""
     if move.action in KEY_ACTIONS:
         said = (move.task, move.workload, move.model, move.version, move.previous_version, move.gates_passed)
-        if said != ("", "", "", 0, None, True) or not re.fullmatch("[0-9a-f]{64}", move.bundle_sha256):
+        if said != ("", "", "", 0, None, True) or not is_sha256(move.bundle_sha256):
             raise InputError(f"entry about a key must name its fingerprint and no model, got {said}, "
                              f"{move.bundle_sha256!r} ({where})")
         return

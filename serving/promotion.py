@@ -83,8 +83,8 @@ class Drift:
             done += (f": version {self.expected} was deleted from the registry. A copy of its bundle stands for it, if "
                      f"one is left; `assay retire --version {self.expected}` takes it out for good")
         return (
-            f"alias {self.alias} of {self.model} must be {_named(self.expected)} as the ledger says, got "
-            f"{_named(self.found)}; {story[self.cause]}; {done}"
+            f"alias {self.alias} of {self.model} must be {named_version(self.expected)} as the ledger says, got "
+            f"{named_version(self.found)}; {story[self.cause]}; {done}"
         )
 
 
@@ -241,5 +241,6 @@ class Promotions:
                     self._store.set_tag(model, version, WAITS_TAG, text)
 
 
-def _named(version: int | None) -> str:
+def named_version(version: int | None) -> str:
+    """Of an alias, in a sentence."""
     return "unset" if version is None else f"version {version}"

@@ -10,7 +10,6 @@ import contextlib
 import json
 import logging
 import os
-import re
 import tempfile
 import time
 import warnings
@@ -26,6 +25,7 @@ import pandas as pd
 import requests
 
 from feature_store.errors import AssayError, UnavailableError
+from feature_store.names import is_sha256
 from models.configuration import Configuration
 from serving.bundle import Bundle, ProofChecker, write_folder
 from serving.card import TICKET_TAG
@@ -432,8 +432,7 @@ def _is_kept(version: Any, keep: Mapping[int, str]) -> bool:
     registered model; one whose tag says none may be the ledger's.
     """
     digest = version.tags.get("bundle_sha256") or ""
-    return int(version.version) in keep and (digest == keep[int(version.version)]
-                                             or not re.fullmatch("[0-9a-f]{64}", digest))
+    return int(version.version) in keep and (digest == keep[int(version.version)] or not is_sha256(digest))
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from serving.ledger_entry import Entry
 from serving.ledger_heads import HEAD_TAG
 from serving.model_function import function_digest
 from serving.moves import Move, Standing
-from serving.promotion import Aliases, Promotions
+from serving.promotion import Aliases, Promotions, named_version
 from serving.review_tags import WAITS_FOR, WAITS_TAG
 from serving.store import Store, StoredModel, StoredVersion
 from serving.version_bundles import VersionBundles
@@ -146,8 +146,8 @@ class RegistryAudit:
         for alias, expected in ours.items():
             if (version := found.aliases.get(alias)) != expected:
                 is_there = expected is None or expected in found.versions
-                yield Finding(model, None, f"alias {alias}", f"{_named(expected)} as the ledger says", _named(version),
-                              _HEALED if is_there else f"version {expected} is gone, see there")
+                yield Finding(model, None, f"alias {alias}", f"{named_version(expected)} as the ledger says",
+                              named_version(version), _HEALED if is_there else f"version {expected} is gone, see there")
         for alias, version in sorted(found.aliases.items()):
             if alias not in ours and version not in standing.registered:
                 yield Finding(model, version, f"alias {alias}", "on a version that passed its gates",
@@ -270,10 +270,6 @@ def _why_not(standing: Standing, version: int) -> str:
     if version in standing.rejected:
         return "was rejected"
     return "was retired" if version in standing.retired else "the ledger does not know"
-
-
-def _named(version: int | None) -> str:
-    return "unset" if version is None else f"version {version}"
 
 
 def _short(text: str) -> str:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, MissingToolError, RefusedError
+from feature_store.names import is_sha256
 from feature_store.whole_files import whole_file
 from serving.canonical import parse_json
 from serving.keys import is_signed, load_private_key, load_public_keys, public_pem
@@ -218,7 +219,7 @@ def _signed_digests(payload: bytes, where: str) -> dict[str, str]:
         _require(bool(_PLAIN_NAME.fullmatch(name)) and name != SIGNATURE_FILE, "file name", name, where)
         _require(name not in digests, "file name given once", name, where)
         _require(resource["algorithm"] == "sha256", "hash algorithm", resource["algorithm"], where)
-        _require(re.fullmatch("[0-9a-f]{64}", digest) is not None, "digest", digest, where)
+        _require(is_sha256(digest), "digest", digest, where)
         digests[name] = digest
     root = hashlib.sha256(b"".join(bytes.fromhex(digest) for digest in digests.values())).hexdigest()
     subjects = statement["subject"]

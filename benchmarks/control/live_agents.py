@@ -16,7 +16,7 @@ import yaml
 
 from benchmarks.harness.isolation import ROOT
 from benchmarks.pipeline.assay_run import bundles, run_assay
-from feature_store.errors import AssayError
+from feature_store.errors import AssayError, InputError
 from feature_store.whole_files import write_file
 from models.control.simulation.made_load import made_load
 
@@ -44,15 +44,16 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
 
     Raises:
         AssayError: it did not become champion.
+        InputError: the one that is there was trained for something else.
     """
     told = home / "policy.json"
+    written = yaml.safe_load((ROOT / "systems" / task / f"{task}.yaml").read_text())
+    written["workloads"] = {workload: {"settings": dict(settings)}}
     if not told.exists():
         home.mkdir(parents=True, exist_ok=True)
         configuration = yaml.safe_load((ROOT / CONFIGURATION).read_text())
         configuration["gates"][task]["saves_cores"]["at_least"] = saves
         write_file(home / CONFIGURATION, yaml.safe_dump(configuration))
-        written = yaml.safe_load((ROOT / "systems" / task / f"{task}.yaml").read_text())
-        written["workloads"] = {workload: {"settings": dict(settings)}}
         write_file(home / TASK_FILE, yaml.safe_dump(written))
         load.assign(workload=workload).to_csv(home / "load.csv", index=False)
         done = run_assay(["--task", str(home / TASK_FILE), "--telemetry", str(home / "load.csv")], home,
@@ -67,6 +68,9 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
                  if name.endswith(OWN)}
         write_file(told, json.dumps({"verdict": entry["verdict"], "gates": gates, "seconds": done.seconds,
                                      "rules": rules}))
+    if yaml.safe_load((home / TASK_FILE).read_text()) != written:
+        raise InputError(f"the policy must be of {task}'s task file and settings as they are now, got others; remove "
+                         f"{home} to train anew")
     found: Mapping[str, Any] = json.loads(told.read_text())
     return found
 

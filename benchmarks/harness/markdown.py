@@ -40,6 +40,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
     """A Markdown table, or that nothing is measured where it has no rows; `right`: columns aligned to the right."""
     if not rows:
         return NOT_MEASURED
+    if any(len(row) != len(header) for row in rows):
+        raise ValueError(f"expected {len(header)} cells in each row, got {[len(row) for row in rows]}")
     rule = ["---:" if column in right else "---" for column in range(len(header))]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in [header, rule, *rows]]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)

@@ -35,6 +35,7 @@ _BEGINS = {"calm": 0.0, "many": 0.33}  # that another anomaly begins in a second
 _SELDOM = 0.05
 KINDS = ("load", "cpu", "memory", "wait")
 _SHORTEST_S, _LONGEST_S = 4, 16
+_SMALL, _LARGE = 0.3, 6.0  # nodes, cores a service; assumed
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def draw_episodes(known: Applications, chosen: NDArray[np.int64], steps: int, ra
     own = applications.own.numpy()
     if given is None:
         tide = made_load(random, steps, count, 60.0 * 6.0 ** own[:, 2], 0.01, 8.0)
-        given = Load(services * 0.3 * 20.0 ** own[:, 0], 0.1 + 0.2 * own[:, 1], np.exp(0.7 * tide))
+        given = Load(services * _SMALL * (_LARGE / _SMALL) ** own[:, 0], 0.1 + 0.2 * own[:, 1], np.exp(0.7 * tide))
     core_s = (applications.visits @ applications.work_s[:, :, None])[..., 0]  # of a request of each type
     mean_rps = _tensor(given.busy * given.cores)[:, None] * applications.mix / (core_s * applications.mix).sum(
         1, keepdim=True)

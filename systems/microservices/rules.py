@@ -19,20 +19,19 @@ _NEEDED = ("cores", "usage", "demand_cores", "mean_demand_cores", "latency_ms", 
 
 def _kubernetes(seen: Seen, memory: Memory, settings: Values) -> Array:
     """The equation of the HorizontalPodAutoscaler (section 3.3.1's baseline), limits x usage / target, for a limit in
-    place of replicas: a tolerance of a tenth, one decision each 15 s, downwards to the highest of the last ones."""
+    place of replicas: a tolerance of a tenth, one decision each 15 s, downwards to the highest of a window's."""
     memory["since"] = memory["since"] + 1.0
     due = memory["since"] >= settings["period_s"]
     memory["since"] = np.where(due, 0.0, memory["since"])
     ratio = seen["usage"] / settings["target"]
     wanted = seen["cores"] * np.where(np.abs(ratio - 1.0) > 0.1, ratio, 1.0)
-    lower = due & (wanted < seen["cores"])
-    memory["highest"] = np.where(lower, np.maximum(memory["highest"], wanted), np.where(due, 0.0, memory["highest"]))
-    memory["waits"] = np.where(lower, memory["waits"] + settings["period_s"], np.where(due, 0.0, memory["waits"]))
-    down = lower & (memory["waits"] >= settings["window_s"])
-    found = np.where(down, memory["highest"], np.where(due & ~lower, wanted, seen["cores"]))
-    for name in ("highest", "waits"):
-        memory[name] = np.where(down, 0.0, memory[name])
-    return np.asarray(found)
+    kept = np.maximum(np.ceil(settings["window_s"] / settings["period_s"]), 1.0)
+    recent = np.broadcast_to(memory["recent"], (int(np.max(kept)), len(due)))  # the youngest comes last
+    recent = np.where(recent > 0.0, recent, seen["cores"])
+    memory["recent"] = recent = np.where(due, np.vstack([recent[1:], wanted]), recent)
+    within = np.arange(len(recent), 0, -1)[:, None] <= kept
+    lower = np.minimum(np.where(within, recent, 0.0).max(axis=0), seen["cores"])
+    return np.asarray(np.where(due, np.maximum(wanted, lower), seen["cores"]))
 
 
 def _aimd(seen: Seen, memory: Memory, settings: Values) -> Array:
@@ -73,7 +72,7 @@ def _rule(name: str, declared: Sequence[Setting], decide: Decide) -> OneTargetRu
         return np.minimum(decide(seen, memory, settings), seen["allotment_cores"])
 
     return OneTargetRule(name, declared, within, CONTROLS[0], _NEEDED, {
-        "since": 0.0, "waits": 0.0, "highest": 0.0, "peak": 0.0, "factor": 4.0})
+        "since": 0.0, "recent": 0.0, "peak": 0.0, "factor": 4.0})
 
 
 _HEADROOM = Setting("headroom", 1.5, "1", 1.0, 10.0, (1.0, 5.0), log=True, meaning="of the peak")

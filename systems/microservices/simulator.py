@@ -2,9 +2,9 @@
 
 A second: limits are set, which takes 2 ms (Table 3.5); each type of request comes by the services of its graph, whose
 work memory's contention stretches; what something else in a container uses is missing to it, at most half; latencies
-of a path add up (applications.py). Less than a core makes requests wait, not longer: a quota is spent in bursts, and a
-request's milliseconds are short beside the kernel's period of a tenth of a second; who comes after a burst waits for
-the next (queueing.py). A service gets all that its callers would send it, also where these are behind.
+of a path add up (applications.py). A limit is a quota, spent in bursts: who comes after a burst waits for the kernel's
+next period of a tenth of a second, and so does everyone where something else in the container uses the quota up
+(queueing.py). A service gets all that its callers would send it, also where these are behind.
 
 Symbols: N applications of S services, R types of requests; tensors (N, S) float32 unless stated.
 """
@@ -86,7 +86,8 @@ class Microservices:
         """After a second with the whole node divided by what services need: as it was deployed."""
         rate = self._rate(episodes, 0)
         demand = rate * episodes.applications.work_s
-        cores = (episodes.capacity * demand / demand.sum(1, keepdim=True)).clamp(law.LEAST_CORES, law.MOST_CORES)
+        shared = episodes.capacity - self.agents * law.LEAST_CORES
+        cores = (law.LEAST_CORES + shared * demand / demand.sum(1, keepdim=True)).clamp(max=law.MOST_CORES)
         seen = {"cores": cores, "mean_demand_cores": demand, "rate_rps": rate}
         return self._after(State(episodes, 0, torch.zeros_like(cores), torch.zeros_like(cores[:, :1]), seen), cores)[0]
 
@@ -131,12 +132,13 @@ class Microservices:
         episodes, before, at = state.episodes, state.seen, state.step
         known, rate, types = episodes.applications, self._rate(episodes, at), _at(episodes.rate_rps, at)
         work_s = known.work_s * (1.0 + known.memory_share * (_at(episodes.stretch, at) - 1.0))
-        stolen = _at(episodes.stolen_cores, at).minimum(0.5 * cores)
+        wished = _at(episodes.stolen_cores, at)
+        stolen = wished.minimum(0.5 * cores)
         has, served, left = worked(rate, state.backlog, work_s, cores - stolen, episodes.capacity, STEP_SECONDS,
                                    TIMEOUT_S)
         median, p99 = latency_within_quota(
-            rate, has, work_s, known.arrival_cv2, known.service_cv2, torch.maximum(left, state.backlog) * work_s / has,
-            STEP_SECONDS)
+            rate, has, cores, wished, work_s, known.arrival_cv2, known.service_cv2,
+            torch.maximum(left, state.backlog) * work_s / has, STEP_SECONDS)
         waits, noise = known.waits_s + _at(episodes.delay_s, at), (LATENCY_NOISE * _at(episodes.noise, at)).exp()
         whole = end_to_end(median + waits, p99 + waits, known.paths)
         latency = 1e3 * whole.p99_s * noise[:, self.agents:]

@@ -47,9 +47,11 @@ from systems.microservices.coordinator import TELLER
 from systems.microservices.interface import STEP_SECONDS
 from systems.microservices.traces.critical_paths import critical_paths
 from systems.microservices.traces.otlp import frame_of, rows_of_protobuf
-from systems.microservices.traces.spans import link
+from systems.microservices.traces.spans import COLUMNS, link
 from systems.microservices.traces.windows import of_services
 
+Row = tuple[Any, ...]  # a span, as of `rows_of_protobuf`
+TRACE, OPERATION, START, DURATION = (COLUMNS.index(name) for name in ("trace", "operation", "start_us", "duration_us"))
 LONGEST_S = 60.0  # of a request: its first spans are kept as long, and for the window in which it ends
 
 
@@ -81,14 +83,6 @@ def read_told(path: Path) -> Told:
                 part.number("host_cores", 1.0), Path(part.text("root", "/sys/fs/cgroup")))
 
 
-class _Trace(NamedTuple):
-    """since: Unix s at which its first spans came; rows: of `frame_of`; ends_us: of spans that may be its root."""
-
-    since: float
-    rows: list[tuple[Any, ...]]
-    ends_us: list[int]
-
-
 class _Used(NamedTuple):
     at_s: float
     cpu_s: Mapping[str, float]
@@ -99,15 +93,16 @@ class Statuses:
 
     def __init__(self, told: Told) -> None:
         self._told = told
-        self._came: deque[tuple[float, list[tuple[Any, ...]]]] = deque()
-        self._traces: dict[str, _Trace] = {}  # by when they began to come
+        self._came: deque[tuple[float, Row]] = deque()
+        self._traces: dict[str, deque[tuple[float, Row]]] = {}  # spans of each, and when they came
         base = told.root if version_of(told.root) == 2 else told.root / "cpuacct"
         self._folders = {name: base / group for name, group in told.groups.items()}
         self._used: deque[_Used] = deque()
 
     def keep(self, body: bytes) -> None:
         """Takes an exported request of traces, that was checked to be one."""
-        self._came.append((time.time(), list(rows_of_protobuf(body, "export"))))
+        now = time.monotonic()
+        self._came.extend((now, row) for row in rows_of_protobuf(body, "export"))
 
     def statuses(self, now: float, clock_s: float) -> dict[str, dict[str, float]]:
         """Service -> its status (coordinator.STATUS); only services that requests came by.
@@ -120,16 +115,15 @@ class Statuses:
             OSError: a control group is gone.
         """
         told = self._told
-        self._sort_by_trace(now - LONGEST_S - told.settles_s - told.window_s)
+        self._sort_by_trace(clock_s - LONGEST_S - told.settles_s - told.window_s)
         self._used.append(_Used(clock_s, {name: cpu_seconds(folder) for name, folder in self._folders.items()}))
         while len(self._used) > 2 and clock_s - self._used[1].at_s >= told.cpu_s:
             self._used.popleft()
         seconds = clock_s - self._used[0].at_s
         until_us = 1e6 * (now - told.settles_s)
         after_us = until_us - 1e6 * told.window_s
-        rows = [row for trace in self._traces.values() if any(after_us < end <= until_us for end in trace.ends_us)
-                for row in trace.rows]
-        ended = _ended_within(frame_of(rows), after_us, until_us, told.objectives_ms)
+        ended = _ended_within(frame_of(self._may_have_ended(after_us, until_us)), after_us, until_us,
+                              told.objectives_ms)
         if ended.empty or not seconds:
             return {}
         spans = link(ended)
@@ -155,18 +149,25 @@ class Statuses:
                                "own_latency_ms": of["tail_ms"]}
         return found
 
-    def _sort_by_trace(self, oldest: float) -> None:
-        """Places what came, and drops traces that are older."""
+    def _sort_by_trace(self, oldest_s: float) -> None:
+        """Places what came, and drops what came before a moment of the clock."""
         while self._came:
-            at, rows = self._came.popleft()
-            for row in rows:
-                name, _, _, _, operation, start_us, duration_us, *_ = row
-                trace = self._traces.setdefault(name, _Trace(at, [], []))
-                trace.rows.append(row)
-                if operation in self._told.objectives_ms:
-                    trace.ends_us.append((start_us or 0) + duration_us)
-        while self._traces and self._traces[name := next(iter(self._traces))].since < oldest:
-            del self._traces[name]
+            at_s, row = self._came.popleft()
+            self._traces.setdefault(row[TRACE], deque()).append((at_s, row))
+        for name, rows in list(self._traces.items()):
+            while rows and rows[0][0] < oldest_s:
+                rows.popleft()
+            if not rows:
+                del self._traces[name]
+
+    def _may_have_ended(self, after_us: float, until_us: float) -> list[Row]:
+        """All spans of the traces of which one that may be a root ended within the time: few, to be looked at more
+        closely each second."""
+        def may_be_root(row: Row) -> bool:
+            return row[OPERATION] in self._told.objectives_ms and (
+                after_us < (row[START] or 0) + row[DURATION] <= until_us)
+
+        return [row for rows in self._traces.values() if any(may_be_root(row) for _, row in rows) for _, row in rows]
 
     def write(self) -> None:
         """Writes the statuses of now."""

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -60,16 +60,16 @@ class Arm:
 class Played(NamedTuple):
     """What came of an arm after its warm-up.
 
-    types, results: of all requests; limits, used: (seconds, services) cores in each second; planned:
-    anomalies; beside: cores of this machine that agents, coordinator and statuses used; decided: what the policy's
-    agents said (live_agents.decisions).
+    types, results: of all requests; limits, used: (seconds, services) cores in each second; anomalies: as they
+    came; beside: cores that agents, coordinator and statuses used; decided: what the policy's agents said
+    (live_agents.decisions).
     """
 
     types: NDArray[np.str_]
     results: Result
     limits: Numbers
     used: Numbers
-    planned: list[Anomaly]
+    anomalies: list[Anomaly]
     beside: float
     decided: dict[str, Any] | None
 
@@ -104,14 +104,16 @@ def played(arm: Arm, number: int, seconds: float, anomalies: bool, begins: Mappi
                              folder)
             before, since = agents.cpu_s(), time.monotonic()
             first = agents.steps() + math.ceil(job.start_s - since + WARM_UP_S)
-            inject(application, settings, planned, job.start_s, folder, sampler.sample)
+            happened = inject(application, settings, planned, job.start_s, folder, sampler.sample)
             beside = (agents.cpu_s() - before) / (time.monotonic() - since)
             decided = agents.end(first, first + int(seconds))
             types, found = np.load(folder / "names.npy"), read_result(Path(job.results))
     counted = found.due >= WARM_UP_S
     after = Result(*(getattr(found, one.name)[counted] for one in fields(found)))
     set_cores, used = (values[int(WARM_UP_S):] for values in sampler.found())
-    return Played(types[counted], after, set_cores, used, planned, beside, decided)
+    came = [replace(one, start_s=times[0], end_s=times[-1]) if times else one
+            for one, times in zip(planned, happened, strict=True)]
+    return Played(types[counted], after, set_cores, used, came, beside, decided)
 
 
 class _Agents:

@@ -112,7 +112,7 @@ def spans_of_protobuf(content: bytes, where: str) -> pd.DataFrame:
 
 
 def rows_of_protobuf(content: bytes, where: str) -> Iterator[tuple[Any, ...]]:
-    """The same, a span at a time, for `frame_of`."""
+    """The spans of one OTLP message, one at a time, as rows for `frame_of`. Raises InputError for anything else."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -147,5 +147,5 @@ def _callee(attributes: Mapping[str, str]) -> str:
 
 
 def frame_of(rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
-    """COLUMNS of spans."""
+    """COLUMNS and PEER of rows."""
     return pd.DataFrame(rows, columns=[*COLUMNS, PEER])

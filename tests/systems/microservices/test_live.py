@@ -101,7 +101,7 @@ def test_an_arm_runs_the_whole_application_and_its_agents() -> None:
     begins = deployed(dict.fromkeys(NAMES, 0.1))
     came = played(Arm("headroom", {"headroom": 2.0, "spare": 0.01}), 0, 12.0, False, begins,
                   dict.fromkeys(("home", "search", "product", "cart", "checkout"), 2000.0))
-    assert came.limits.shape == came.used.shape == (12, len(NAMES)) and not came.planned
+    assert came.limits.shape == came.used.shape == (12, len(NAMES)) and not came.anomalies
     assert came.limits.sum(axis=1).max() <= 1.0005 * CORES
     assert came.limits[-1].sum() < 0.8 * CORES, "used: a tenth of the node"
     assert 0.0 < came.beside < 1.5

@@ -42,6 +42,12 @@ def test_a_wish_to_stay_begins_kubernetes_window_anew() -> None:
     assert one.after(15, usage=0.2) == pytest.approx(0.8)
 
 
+def test_kubernetes_window_slides() -> None:
+    one = Ruled("kubernetes", {"target": 0.5, "window_s": 30.0})
+    assert one.after(15, usage=0.4) == 2.0 and one.after(15, usage=0.2) == pytest.approx(1.6)
+    assert one.after(15, usage=0.25) == pytest.approx(0.8), "at its next decision again"
+
+
 def test_aimd_adds_while_the_objective_is_missed_and_takes_a_share_off_an_idle_service() -> None:
     one = Ruled("aimd", {"step": 0.1, "down_step": 0.2, "idle_usage": 0.6})
     assert one.after(3, latency_ms=120.0) == pytest.approx(2.6)

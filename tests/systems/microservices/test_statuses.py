@@ -137,12 +137,23 @@ def test_a_window_may_be_longer_than_a_request(tmp_path: Path) -> None:
     assert made.statuses(now, 10.0)["frontend"]["rate_rps"] == pytest.approx(2 / 120.0)
 
 
+def test_a_trace_may_hold_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch, say: the first one is dropped, the one of now counts."""
+    made = Statuses(read_told(file_of(tmp_path)))
+    for clock_s, ends in ((1000.0, NOW - 82.0), (1080.0, NOW - 2.0)):
+        monkeypatch.setattr("systems.microservices.statuses.time.monotonic", lambda clock_s=clock_s: clock_s)
+        made.keep(request(1, "buy", ends, 5.0))
+    made.statuses(NOW - 1.0, 1081.0)
+    assert made.statuses(NOW, 1082.0)["frontend"]["rate_rps"] == 1 / WINDOW_S
+    assert [len(rows) for rows in made._traces.values()] == [1]
+
+
 def test_what_is_old_is_dropped_also_while_a_control_group_is_gone(tmp_path: Path) -> None:
     made = Statuses(read_told(file_of(tmp_path)))
     made.keep(request(1, "buy", NOW - 2.0, 5.0))
     (tmp_path / "groups" / "shop" / "cart" / "cpu.stat").unlink()
     with pytest.raises(FileNotFoundError):
-        made.statuses(time.time() + 60.0 + 1.0 + WINDOW_S + 1.0, 0.0)
+        made.statuses(NOW, time.monotonic() + 60.0 + 1.0 + WINDOW_S + 1.0)
     assert not made._traces and not made._came
 
 
