@@ -1,12 +1,14 @@
-"""Agents of a shared node, live: their policy, trained once by `assay run`, and what `assay control` said of its steps.
+"""Agents of a shared node, live: their policy, trained once by `assay run`, their programs, and what these decided.
 
 For the benchmarks of systems in which each of several services has a controller of its own.
 """
 
 import json
 import re
+import sys
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,16 @@ import pandas as pd
 import yaml
 
 from benchmarks.harness.isolation import ROOT
-from benchmarks.pipeline.assay_run import bundles, run_assay
+from benchmarks.pipeline.assay_run import COMMAND, bundles, run_assay
 from feature_store.errors import AssayError, InputError
 from feature_store.whole_files import write_file
 from models.control.simulation.made_load import made_load
+from recording.processes import Guard, Running
+from recording.scaling.generator import python_environment
+from recording.scaling.meters import process_cpu_s
 
 CONFIGURATION, TASK_FILE = "mlflow.yaml", "task.yaml"
+START_S = 120.0  # until all of them work
 OWN = ", own"  # of a rule that was tuned to the workload, in the evidence
 
 
@@ -73,6 +79,92 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
                          f"{home} to train anew")
     found: Mapping[str, Any] = json.loads(told.read_text())
     return found
+
+
+class Agents:
+    """The programs beside an application that see it and set its limits; their guard ends them."""
+
+    def __init__(self, guard: Guard, shared: Path, host_cores: float = 1.0) -> None:
+        """Args:
+        shared: folder of what they tell each other; in memory, as /run is, where services use the disk.
+        host_cores: cores of this machine that count as one.
+        """
+        self._guard, self.shared, self._host_cores = guard, shared, host_cores
+        self._running, self._controllers = list[Running](), list[Path]()
+
+    def start(self, name: str, arguments: Sequence[str | Path], **environment: str) -> Path:
+        """Starts a program of Python's. Returns where it writes its log."""
+        log = self._log(name)
+        self._running.append(self._guard.start(name, [sys.executable, *arguments], output=log,
+                                               environment={**python_environment(), **environment}))
+        return log
+
+    def coordinate(self, module: str, cores: float, status: Path, groups: Mapping[str, str]) -> Path:
+        """Starts a coordinator of all services' groups. Returns its file."""
+        node = self.written("node", {"cores": cores, "host_cores": self._host_cores, "status": str(status),
+                                     "look": str(self.shared / "look.json"), "groups": dict(groups)})
+        self.start("coordinator", ["-m", module, node])
+        return node
+
+    def control(self, task: str, workload: str, home: Path, actuator: str, called: str,
+                groups: Mapping[str, str]) -> None:
+        """Starts `assay control` with the champion of a state folder for each.
+
+        Args:
+            called: what one is called in the controller's file: service.
+        """
+        for name, group in groups.items():
+            file = self.written(f"{name}-agent", {called: {
+                "name": name, "group": group, "look": str(self.shared / "look.json"),
+                "host_cores": self._host_cores, "state": str(self.found)}})
+            self._controllers.append(self.start(f"agent of {name}", [
+                *COMMAND[1:], "control", "--task", task, "--workload", workload, "--actuator", actuator,
+                "--controller", file, "--folder", self._guard.folder / "agents" / name, "--json"],
+                ASSAY_HOME=str(home), ASSAY_CONFIG=str(home / CONFIGURATION)))
+
+    @property
+    def found(self) -> Path:
+        """Folder of the limits that agents found."""
+        return self.shared / "found"
+
+    def written(self, name: str, content: Mapping[str, Any]) -> Path:
+        """A file of settings."""
+        write_file(path := self._guard.folder / f"{name}.yaml", yaml.safe_dump(dict(content)))
+        return path
+
+    def wait_until(self, holds: Callable[[], bool], what: str, name: str, within_s: float = START_S) -> None:
+        """Raises AssayError where something does not hold in time, or one of them has ended."""
+        deadline = time.monotonic() + within_s
+        while not holds():
+            self.require_alive()
+            if time.monotonic() > deadline:
+                raise AssayError(f"{name} must {what} within {within_s:g} s, and does not: "
+                                 f"{self._log(name).read_text()[-500:]}")
+            time.sleep(0.2)
+
+    def steps(self) -> Sequence[int]:
+        """Of each controller that decides by the champion."""
+        return [log.read_text().count('{"number"') for log in self._controllers]
+
+    def cpu_s(self) -> float:
+        """CPU time that all of them have used, s. Raises AssayError where one has ended."""
+        self.require_alive()
+        return sum(process_cpu_s(one.session) for one in self._running)
+
+    def end(self, first: int, end: int) -> dict[str, Any] | None:
+        """Ends them. Returns what controllers decided from one step to before another; None: there are none."""
+        self.require_alive()
+        self._guard.stop(self._running, grace_s=20.0)
+        return decisions(self._controllers, first, end) if self._controllers else None
+
+    def require_alive(self) -> None:
+        """Raises AssayError where one has ended."""
+        if gone := [one.name for one in self._running if not one.is_alive()]:
+            raise AssayError(f"what sets limits must run to the end, but these ended: {', '.join(gone)}: "
+                             f"{self._log(gone[0]).read_text()[-500:]}")
+
+    def _log(self, name: str) -> Path:
+        return self._guard.folder / f"{name.replace(' ', '-')}.log"
 
 
 def promises(entries: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:

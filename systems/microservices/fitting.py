@@ -1,9 +1,10 @@
 """One application of the simulator fitted to a recording of a real one: spans, and what its services used.
 
 Of the quiet seconds, in which no anomaly is: core seconds of a request by service (cores used over requests answered),
-waits (what the median of a span's own time is above that), variability of both; of all traces: types of requests and
-their shares, and each type's graph: what follows each other in a caller's span is sequential, what mostly overlaps
-parallel. Not fitted, for no recording of one load says it: `memory_share`.
+how they vary (second by second, cores used beside those of so many requests: a span's own time varies by all else that
+the machine does), waits (what the median of a span's own time is above that), and how arrivals vary; of all traces:
+types of requests and their shares, and each type's graph: what follows each other in a caller's span is sequential,
+what mostly overlaps parallel. Not fitted, for no recording of one load says it: `memory_share`.
 
 Flow: data/microservices -> traces/ (spans, critical paths) -> here -> `Applications` of one.
 """
@@ -46,7 +47,7 @@ def fitted(folder: Path) -> Fitted:
     metrics = read_table(folder / "metrics.parquet", ("time_s", "service", "cpu_cores", "requests"))
     anomalies = read_table(folder / "anomalies.parquet", ("start_s", "end_s"))
     spans = read_spans(str(folder))
-    calls = _rows(spans)
+    calls = requests_of(spans)
     roots = calls[calls["caller"] < 0]
     entry = roots["service"].mode()[0]
     names = (entry, *sorted(set(calls["service"]) - {entry}))
@@ -59,18 +60,21 @@ def fitted(folder: Path) -> Fitted:
         raise InputError(f"recording: expected seconds without an anomaly, got none ({folder})")
     work = (used["cpu_cores"] / used["requests"].clip(lower=1.0)).clip(lower=LEAST_WORK_S).to_numpy()
     waits = (1e-6 * own.median().reindex(names).fillna(0.0).to_numpy() - work).clip(min=0.0)
-    service_cv2 = (own.std() / own.mean()).reindex(names).fillna(1.0).to_numpy() ** 2
+    named = seconds["service"].astype(str)
+    apart = seconds["cpu_cores"] - seconds["requests"] * named.map(dict(zip(names, work, strict=True)))
+    service_cv2 = (apart.pow(2).groupby(named).sum().reindex(names) / used["requests"] / work**2).fillna(1.0).to_numpy()
     counts = seconds.groupby("service", observed=True)["requests"]
     arrival_cv2 = (counts.var() / counts.mean()).reindex(names).fillna(1.0).to_numpy()
     graphs = [_graph(calls[calls["type"] == name], names) for name in shares.index]
-    parts = (work, np.full(len(names), MEMORY_SHARE), waits, arrival_cv2.clip(0.5, 4.0), service_cv2.clip(0.1, 4.0),
+    parts = (work, np.full(len(names), MEMORY_SHARE), waits, arrival_cv2.clip(0.5, 4.0),
+             service_cv2.clip(0.1, 4.0),
              np.stack([visits_of(graph, len(names)) for graph in graphs]),
              np.stack([paths_of(graph, len(names), work + waits, PATHS) for graph in graphs]),
              (shares / shares.sum()).to_numpy())
     return Fitted(stacked(*(part[None] for part in parts)), names, tuple(map(str, shares.index)))
 
 
-def _rows(spans: Spans) -> pd.DataFrame:
+def requests_of(spans: Spans) -> pd.DataFrame:
     """A row a request at a service: its caller's row, -1 of a root; spans within a service are part of its own."""
     paths, service = critical_paths(spans), spans.service
     caller, inner = spans.parent.copy(), np.zeros(len(spans), dtype=bool)

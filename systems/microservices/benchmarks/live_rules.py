@@ -1,6 +1,6 @@
 """Agents by a rule, of all services in one process, beside a coordinator: what the policy is held against, live.
 
-A program of its own: `python -m systems.microservices.benchmarks.live_rules agents.json`, until it is ended. The file:
+A program of its own: `python -m systems.microservices.benchmarks.live_rules rule.yaml`, until it is ended. The file:
 
     {"rule": "aimd", "settings": {}, "node": "node.yaml", "state": "found"}
 
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from feature_store.errors import AssayError
+from feature_store.strict_yaml import read_located_yaml
 from serving.actuators.looked_at_limit import LookedAtLimit, Target
 from serving.control.coordinator import read_shared
 from systems.microservices.coordinator import TELLER
@@ -29,7 +30,7 @@ _WITHIN_S, _POLL_S = 20.0, 0.02
 
 def main(path: str) -> None:
     """Acts until it is ended."""
-    told = json.loads(Path(path).read_text())
+    told = read_located_yaml(Path(path), "file of a rule")[0]
     shared = read_shared(Path(told["node"]), TELLER)
     limits = [LookedAtLimit(Target(name, group, shared.look, _WITHIN_S, Path(told["state"]), shared.root,
                                    shared.host_cores), NAMED) for name, group in shared.groups.items()]

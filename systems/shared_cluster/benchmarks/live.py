@@ -17,29 +17,25 @@ and control groups that may be written.
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
-from benchmarks.control.live_agents import CONFIGURATION, decisions, made_telemetry, promises, trained
+from benchmarks.control.live_agents import Agents, made_telemetry, promises, trained
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
-from benchmarks.pipeline.assay_run import COMMAND
-from feature_store.errors import AssayError, InputError
-from feature_store.whole_files import write_file
+from feature_store.errors import InputError
 from models.control.simulation.made_load import made_load
 from pipelines.request import code_version
 from recording.control_groups import find_hierarchy
-from recording.processes import Guard, Running
-from recording.scaling.generator import python_environment
+from recording.processes import Guard
 from recording.scaling.open_loop import ANSWERED
+from systems.shared_cluster import coordinator, groups
 from systems.shared_cluster.benchmarks.live_cluster import NAMES, TIMEOUT_S, Cluster, Numbers, Played
 from systems.shared_cluster.interface import STEP_SECONDS
 
@@ -132,39 +128,15 @@ def played(arm: str, number: int, core: float, promised: Mapping[str, Any], seco
         cluster = Cluster(guard, core)
         if arm != "kernel alone":
             cluster.limit(CORES / len(NAMES))
-        agents = _agents(cluster, home) if arm == "policy" else []
+        agents, of = Agents(guard, guard.folder, core), dict(zip(NAMES, cluster.groups, strict=True))
+        if arm == "policy":
+            agents.coordinate(coordinator.__name__, CORES, cluster.status, of)
+            agents.control("shared_cluster", WORKLOAD, home, groups.__name__, "function", of)
         seen = cluster.play(rates, number, promised["objective_ms"])
-        if gone := [one.name for one in agents if not one.is_alive()]:
-            raise AssayError(f"coordinator and agents must run to the end, got none of {', '.join(gone)}")
-        guard.stop(agents, grace_s=20.0)
-        logs = [guard.folder / f"{name}-agent.log" for name in NAMES]
-        decided = decisions(logs, warm_up, len(busy)) if agents else None
+        decided = agents.end(warm_up, len(busy))
     parts = {name: _part(seen, warm_up + place * steps, steps, promised["objective_ms"])
              for place, name in enumerate(PARTS)}
     return {"parts": parts, "decided": decided, "load_average": before}
-
-
-def _agents(cluster: Cluster, home: Path) -> list[Running]:
-    """A coordinator and an agent for each function, as docs/reference/shared-cluster.md has them."""
-    guard, look = cluster.guard, cluster.guard.folder / "look.json"
-    write_file(guard.folder / "cluster.yaml", yaml.safe_dump({
-        "cores": CORES, "host_cores": cluster.core, "look": str(look), "status": str(cluster.status),
-        "groups": dict(zip(NAMES, cluster.groups, strict=True))}))
-    environment = {**python_environment(), "ASSAY_HOME": str(home), "ASSAY_CONFIG": str(home / CONFIGURATION)}
-    found = [guard.start("coordinator", [sys.executable, "-m", "systems.shared_cluster.coordinator",
-                                         guard.folder / "cluster.yaml"],
-                         output=guard.folder / "coordinator.log", environment=environment)]
-    for name, group in zip(NAMES, cluster.groups, strict=True):
-        file = guard.folder / f"{name}.yaml"
-        write_file(file, yaml.safe_dump({"function": {
-            "name": name, "group": group, "look": str(look), "host_cores": cluster.core,
-            "state": str(guard.folder / "found")}}))
-        command: list[str | Path] = [
-            *COMMAND, "control", "--task", "shared_cluster", "--workload", WORKLOAD, "--actuator",
-            "systems.shared_cluster.groups", "--controller", file, "--folder", guard.folder / "agents" / name, "--json"]
-        found.append(guard.start(f"agent of {name}", command, output=guard.folder / f"{name}-agent.log",
-                                 environment=environment))
-    return found
 
 
 def _part(seen: Played, first: int, steps: int, objective_ms: Sequence[float]) -> dict[str, float]:

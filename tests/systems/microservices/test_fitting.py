@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -74,6 +75,18 @@ def test_work_and_waits_are_of_the_quiet_seconds(found: Fitted) -> None:
     waits = dict(zip(found.services, found.application.waits_s[0].tolist(), strict=True))
     assert {name: waits[name] for name in ("cart", "price", "stock")} == pytest.approx(
         {"cart": 1e-3, "price": 1e-3, "stock": 1e-3}, rel=0.01)
+
+
+def test_work_varies_as_cores_used_do_beside_requests(tmp_path: Path) -> None:
+    """Ten requests of the front a second, of a squared coefficient of variation of 2; all other work is equal."""
+    metrics = pd.read_parquet(write(tmp_path, []) / "metrics.parquet")
+    front = metrics["service"] == "front"
+    metrics.loc[front, "cpu_cores"] = WORK_S["front"] * np.random.default_rng(0).gamma(0.5, 2.0, (SECONDS, RATE)).sum(1)
+    metrics.to_parquet(tmp_path / "metrics.parquet")
+    found = fitted(tmp_path)
+    varies = dict(zip(found.services, found.application.service_cv2[0].tolist(), strict=True))
+    assert varies.pop("front") == pytest.approx(2.0, rel=4 * np.sqrt(2 / SECONDS)), "four standard errors"
+    assert list(varies.values()) == pytest.approx([0.1] * 4), "no less than that"
 
 
 def test_what_runs_at_once_makes_a_path_each_and_the_background_none(found: Fitted) -> None:

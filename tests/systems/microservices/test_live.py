@@ -46,7 +46,7 @@ def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> No
     limits = np.full((10, 2), CORES / 4.0)
     limits[:5] *= 2.0
     planned = [Anomaly(WARM_UP_S + 2.5, WARM_UP_S + 3.5, "cart", "cpu", 1.0, True)]  # seconds 2 to 5 are not calm
-    came = Played(types, Result(due, due, due, done, status), limits, limits / 4.0, planned, 0.0, None)
+    came = Played(types, Result(due, due, due, done, status), limits, limits / 4.0, planned, 0.0, None, 0.0)
     found = outcome(came, {"buy": 100.0, "look": 70.0})
     assert found == pytest.approx({
         "missed": 0.3, "missed_calm": 1 / 6, "holds_again_s": 1.5, "begins_a_minute": 12.0, "late": 0.1, "requests": 30,
