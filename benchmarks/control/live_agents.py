@@ -74,7 +74,7 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
                  if name.endswith(OWN)}
         write_file(told, json.dumps({"verdict": entry["verdict"], "gates": gates, "seconds": done.seconds,
                                      "rules": rules}))
-    if yaml.safe_load((home / TASK_FILE).read_text()) != written:
+    if not (home / TASK_FILE).exists() or yaml.safe_load((home / TASK_FILE).read_text()) != written:
         raise InputError(f"the policy must be of {task}'s task file and settings as they are now, got others; remove "
                          f"{home} to train anew")
     found: Mapping[str, Any] = json.loads(told.read_text())

@@ -1,7 +1,7 @@
 """One application of the simulator fitted to a recording of a real one: spans, and what its services used.
 
 Of the quiet seconds, in which no anomaly is: core seconds of a request by service (cores used over requests answered),
-how they vary (second by second, cores used beside those of so many requests: a span's own time varies by all else that
+how they vary (cores used in a second beside what its requests use on average: a span's own time varies by all else that
 the machine does), waits (what the median of a span's own time is above that), and how arrivals vary; of all traces:
 types of requests and their shares, and each type's graph: what follows each other in a caller's span is sequential,
 what mostly overlaps parallel. Not fitted, for no recording of one load says it: `memory_share`.

@@ -19,7 +19,7 @@ _NEEDED = ("cores", "usage", "demand_cores", "mean_demand_cores", "latency_ms", 
 
 def _kubernetes(seen: Seen, memory: Memory, settings: Values) -> Array:
     """The equation of the HorizontalPodAutoscaler (section 3.3.1's baseline), limits x usage / target, for a limit in
-    place of replicas: a tolerance of a tenth, one decision each 15 s, downwards to the highest of a window's."""
+    place of replicas: a tolerance of a tenth, one decision each 15 s, down only to the highest wish in the window."""
     memory["since"] = memory["since"] + 1.0
     due = memory["since"] >= settings["period_s"]
     memory["since"] = np.where(due, 0.0, memory["since"])

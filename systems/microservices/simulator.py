@@ -152,7 +152,8 @@ class Microservices:
         # Pearson's correlation of T_i with T_CP, a sum of such that do not depend on each other (Algorithm 3.2)
         importance = (path.sqrt() * (p99 - median) / of_worst(whole.spread_s)).clamp(0.0, 1.0)
         own_ms = 1e3 * (p99 + waits) * noise[:, :self.agents]
-        used, demand = served * work_s + stolen, rate * (work_s + stolen / served)
+        used = (served * work_s + wished).minimum(cores)
+        demand = rate * used / served
         mean_demand = before["mean_demand_cores"].lerp(demand, law.MEAN_WEIGHT)
         all_cores, near = cores.sum(1, keepdim=True).expand_as(cores), near_latency(latency_ms, most, TENSORS)
         missed = (latency_ms > most)[:, :1].to(cores.dtype)

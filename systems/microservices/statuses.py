@@ -18,7 +18,8 @@ that failed counts as one that took four times its objective, or what it took, i
 
 A status is of the requests that ended in a window: who has not answered yet is not in the traces, so that what arrives
 at a service counts as what it served, and a queue shows as latency and as usage of the limit. A type of requests that
-none came of says nothing; a service that none came by gets no status, and its agent is blind.
+none came of says nothing; a service that none came by gets no status, and its agent is blind. All that has come of a
+trace lately counts as one request.
 """
 
 import argparse

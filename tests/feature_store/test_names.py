@@ -13,6 +13,7 @@ from feature_store.names import (
     check_task_name,
     check_workload_name,
     inside,
+    is_sha256,
     is_task_name,
     is_workload_name,
     printable,
@@ -105,3 +106,9 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
         inside(tmp_path / "folder", "redis")
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     assert inside(tmp_path / "link", "nginx") == tmp_path / "link" / "nginx"
+
+
+@pytest.mark.parametrize("value", ["", "a" * 63, "a" * 65, "A" * 64, "a" * 63 + "g", "a" * 64 + "\n", 64 * "٣", None,
+                                   b"a" * 64])
+def test_a_digest_is_64_hexadecimal_digits(value: object) -> None:
+    assert is_sha256("0123456789abcdef" * 4) and not is_sha256(value)

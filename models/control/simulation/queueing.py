@@ -52,19 +52,22 @@ def latency_within_quota(rate: Tensor, cores: Tensor, limit: Tensor, stolen: Ten
     """Median and 99th percentile where a limit is a quota, s, with the arguments of `latency_quantiles`, and two more.
 
     Requests run at full speed until the quota of a period has run out. So they wait as on cores that are as slow as the
-    limit, less the start that a quota of less than a core gives them, but never less than on a whole core with nothing
-    left over. Whoever would use more than the quota stands still for the rest of each period, and so does a request
-    that takes more than a quota itself.
+    limit, less the start that a quota of less than a core gives them, as far as nothing else has used it, but never
+    less than on a whole core. Where more than the quota would be used everyone stands still for the rest of each
+    period, and so does a request that takes more than a quota itself.
 
     Args:
         cores: of the limit, that the requests can count on.
         limit: that the quota is for.
         stolen: cores that something else would use of the quota, however little it gets.
     """
+    whole = cores.clamp(min=1.0)
     slow, fast = (latency_quantiles(rate, of, service_s, arrival_cv2, service_cv2, left, step_s)
-                  for of, left in ((cores, backlog_s), (cores.clamp(min=1.0), 0.0 * backlog_s)))
-    start_s = START_S * cores / limit * (2.0 - 2.0 * limit).clamp(0.0, 1.0)
+                  for of, left in ((cores, backlog_s), (whole, backlog_s * cores / whole)))
+    start_s = START_S * (1.0 - stolen / limit).clamp(min=0.0) * (2.0 - 2.0 * cores).clamp(0.0, 1.0)
     stands_s = QUOTA_PERIOD_S * (1.0 - limit / (rate * service_s + stolen)).clamp(min=0.0)
     longer_s = (service_s - limit * QUOTA_PERIOD_S).clamp(min=0.0) * (1.0 / limit.clamp(max=1.0) - 1.0)
-    median, p99 = (quick.maximum(late - start_s) + longer_s for quick, late in zip(fast, slow, strict=True))
-    return median + (stands_s - 0.5 * QUOTA_PERIOD_S).clamp(min=0.0), p99 + stands_s
+    stands = ((stands_s - 0.5 * QUOTA_PERIOD_S).clamp(min=0.0), stands_s)
+    median, p99 = (torch.maximum(quick + stop, late - start_s) + longer_s
+                   for quick, late, stop in zip(fast, slow, stands, strict=True))
+    return median, p99

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
     settings = {"seconds": options.seconds, "policy": policy, "rate_rps": RATE_RPS, "cores": CORES,
                 "objective": OBJECTIVE}
     entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
-                      lambda before, _: all(before[name] == value for name, value in settings.items()))
+                      lambda before, _: all(before.get(name) == value for name, value in settings.items()))
     entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), **settings}
     os.nice(-15)  # whoever looks and decides; the services run at this, too, and share by their groups' weights
     for number in range(options.runs):

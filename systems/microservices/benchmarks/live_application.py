@@ -30,7 +30,7 @@ from systems.microservices.application.graph import FRONT, REQUESTS, SERVICES
 from systems.microservices.application.receiver import Receiver, TracesFile
 from systems.microservices.application.running import Application, prepare_stores
 from systems.microservices.application.segment_run import inject, write_load
-from systems.microservices.application.settings import ApplicationSettings
+from systems.microservices.application.settings import EXPORT_EVERY_S, ApplicationSettings
 from systems.microservices.benchmarks import live_rules
 
 WORKLOAD = "shop"
@@ -108,6 +108,8 @@ def played(arm: Arm, number: int, seconds: float, anomalies: bool, begins: Mappi
             before, since = agents.cpu_s(), time.monotonic()
             first = max(agents.steps(), default=0) + math.ceil(job.start_s - since + WARM_UP_S)
             happened = inject(application, settings, planned, job.start_s, folder, sampler.sample)
+            if traces is not None:
+                time.sleep(3 * EXPORT_EVERY_S)  # until the last spans are here
             beside = (agents.cpu_s() - before) / (time.monotonic() - since)
             decided = agents.end(first, first + int(seconds))
             types, found = np.load(folder / "names.npy"), read_result(Path(job.results))

@@ -18,6 +18,7 @@ from recording.scaling.open_loop import ANSWERED, TIMED_OUT, Result
 from serving.control.coordinator import Coordinator, read_shared
 from systems.microservices.application.anomalies import Anomaly
 from systems.microservices.application.running import TOOLS
+from systems.microservices.benchmarks.law import by_law, law_table
 from systems.microservices.benchmarks.live import deployed, outcome
 from systems.microservices.benchmarks.live_application import CORES, NAMES, WARM_UP_S, Arm, Played, played
 from systems.microservices.coordinator import TELLER
@@ -51,6 +52,20 @@ def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> No
     assert found == pytest.approx({
         "missed": 0.3, "missed_calm": 1 / 6, "holds_again_s": 1.5, "begins_a_minute": 12.0, "late": 0.1, "requests": 30,
         "limits": 0.75, "most_limits": 1.0, "usage": 0.25, "dropped": 1 / 30})
+
+
+def test_the_law_is_that_of_the_simulator_at_the_limits_of_each_share() -> None:
+    """Two services one after the other, of a millisecond each that varies not at all; less than a sixteenth of a core
+    is not set."""
+    known = {"services": ["front", "cart"], "types": ["buy"], "work_s": [1e-3, 1e-3], "waits_s": [0.0, 2e-3],
+             "arrival_cv2": [1.0, 1.0], "service_cv2": [0.0, 0.0], "visits": [[1.0, 1.0]], "paths": [[[1.0, 1.0]]],
+             "mix": [1.0]}
+    limits = {"front": 4.0, "cart": 2.0}
+    assert by_law(known, limits) == {"buy": pytest.approx(4.0, abs=0.1)}, "nobody waits"
+    written = law_table({"fitted": known, "limits": limits, "seconds": 60.0, "entries": [
+        {"share": 1.0, "measured_ms": {"buy": 4.0, "rare": 9.0}}, {"share": 0.01, "measured_ms": {"buy": 40.0}}],
+        "machine": {"cores": 2, "cpu_model": "a processor", "date": "2026-11-27T00:00:00Z"}})
+    assert "| 6.00 | 4 / 4 |" in written and "| 0.12 | 40 / " in written and "rare" not in written
 
 
 def test_a_rule_sets_what_the_coordinator_looks_at(tmp_path: Path) -> None:

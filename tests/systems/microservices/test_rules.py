@@ -36,7 +36,7 @@ def test_kubernetes_goes_up_at_its_next_decision_and_down_after_its_window_to_th
     assert one.after(15, usage=0.1) == pytest.approx(4.0 * 0.3 / 0.5)
 
 
-def test_a_wish_to_stay_begins_kubernetes_window_anew() -> None:
+def test_a_wish_to_stay_counts_for_kubernetes_window() -> None:
     one = Ruled("kubernetes", {"target": 0.5, "window_s": 30.0})
     assert one.after(15, usage=0.2) == one.after(15, usage=0.5) == one.after(15, usage=0.2) == 2.0
     assert one.after(15, usage=0.2) == pytest.approx(0.8)

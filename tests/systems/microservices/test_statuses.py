@@ -137,8 +137,8 @@ def test_a_window_may_be_longer_than_a_request(tmp_path: Path) -> None:
     assert made.statuses(now, 10.0)["frontend"]["rate_rps"] == pytest.approx(2 / 120.0)
 
 
-def test_a_trace_may_hold_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a batch, say: the first one is dropped, the one of now counts."""
+def test_old_spans_of_a_trace_that_goes_on_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch, say: its first request is forgotten, the one of now counts."""
     made = Statuses(read_told(file_of(tmp_path)))
     for clock_s, ends in ((1000.0, NOW - 82.0), (1080.0, NOW - 2.0)):
         monkeypatch.setattr("systems.microservices.statuses.time.monotonic", lambda clock_s=clock_s: clock_s)
