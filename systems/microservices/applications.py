@@ -35,7 +35,7 @@ _BEGINS = {"calm": 0.0, "many": 0.33}  # that another anomaly begins in a second
 _SELDOM = 0.05
 KINDS = ("load", "cpu", "memory", "wait")
 _SHORTEST_S, _LONGEST_S = 4, 16
-_SMALL, _LARGE = 0.3, 6.0  # nodes, cores a service; assumed
+_SMALL, _LARGE = 1.0, 6.0  # nodes, cores a service; assumed
 
 
 @dataclass(frozen=True)
