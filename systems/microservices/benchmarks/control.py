@@ -9,7 +9,7 @@ for, requests that are dropped.
 import argparse
 from collections.abc import Mapping
 from functools import partial
-from statistics import fmean
+from statistics import fmean, mode
 from typing import Any
 
 from benchmarks.control.generic_policies import POLICY, add_seeds, measure, output_of
@@ -41,12 +41,12 @@ def _seconds(results: Mapping[str, Any], name: str) -> list[float]:
 
 
 def headline(results: Mapping[str, Any]) -> tuple[str, str]:
-    """Of the policy and of each seed's best rule: CPU, and how long an objective stays missed."""
-    rules = {one["best_rule"] for one in results["entries"]}
-    of_policy, *of_rules = (
+    """Of the policy and of the rule that most seeds find best: CPU, and how long an objective stays missed."""
+    rule = mode(one["best_rule"] for one in results["entries"])
+    of_policy, of_rule = (
         f"{100 * fmean(_figures(results, name, 'limits')):.0f} % of the node's cores set, an objective held again "
-        f"after {fmean(_seconds(results, name)):.1f} s" for name in (POLICY, *sorted(rules)))
-    return f"{of_policy}; our simple rule: {'; '.join(of_rules)}", "PROVED, by the network's form"
+        f"after {fmean(_seconds(results, name)):.1f} s" for name in (POLICY, rule))
+    return f"{of_policy}; the rule {rule}: {of_rule}", "PROVED, by the network's form"
 
 
 def mitigation_table(results: Mapping[str, Any]) -> str:
