@@ -190,7 +190,7 @@ def test_no_application_of_training_is_held_out_and_equal_draws_are_equal() -> N
 
 
 def test_more_cores_cost_more_and_violate_less_and_the_gradient_says_so() -> None:
-    episodes = ENVIRONMENT.draw("train", 12, 12, 2, "many")
+    episodes = ENVIRONMENT.draw("train", 96, 12, 2, "many")
     found = []
     for factor in (0.5, 1.0):
         state = ENVIRONMENT.reset(episodes)
