@@ -4,6 +4,7 @@ For the benchmarks of systems in which each of several services has a controller
 """
 
 import json
+import os
 import re
 import sys
 import time
@@ -21,6 +22,7 @@ from benchmarks.pipeline.assay_run import COMMAND, bundles, run_assay
 from feature_store.errors import AssayError, InputError
 from feature_store.whole_files import write_file
 from models.control.simulation.made_load import made_load
+from recording.control_groups import find_hierarchy
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
 from recording.scaling.meters import process_cpu_s
@@ -28,6 +30,12 @@ from recording.scaling.meters import process_cpu_s
 CONFIGURATION, TASK_FILE = "mlflow.yaml", "task.yaml"
 START_S = 120.0  # until all of them work
 OWN = ", own"  # of a rule that was tuned to the workload, in the evidence
+
+
+def require_control_groups() -> None:
+    """Raises InputError where limits of CPU cannot be set here."""
+    if os.geteuid() != 0 or find_hierarchy().cpu is None:
+        raise InputError("control groups of CPU must be writable, got none (run as root)")
 
 
 def made_telemetry(windows: int, window_s: float, mean_rps: float) -> pd.DataFrame:

@@ -66,8 +66,7 @@ def fitted(folder: Path) -> Fitted:
     counts = seconds.groupby("service", observed=True)["requests"]
     arrival_cv2 = (counts.var() / counts.mean()).reindex(names).fillna(1.0).to_numpy()
     graphs = [_graph(calls[calls["type"] == name], names) for name in shares.index]
-    parts = (work, np.full(len(names), MEMORY_SHARE), waits, arrival_cv2.clip(0.5, 4.0),
-             service_cv2.clip(0.1, 4.0),
+    parts = (work, np.full(len(names), MEMORY_SHARE), waits, arrival_cv2.clip(0.5, 4.0), service_cv2.clip(0.1, 4.0),
              np.stack([visits_of(graph, len(names)) for graph in graphs]),
              np.stack([paths_of(graph, len(names), work + waits, PATHS) for graph in graphs]),
              (shares / shares.sum()).to_numpy())

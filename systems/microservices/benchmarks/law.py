@@ -9,7 +9,6 @@ beside the services on this machine. Resumable. Needs root, and control groups t
 """
 
 import argparse
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks.control.live_agents import require_control_groups
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
@@ -26,7 +26,6 @@ from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
 from models.control.simulation.queueing import latency_within_quota
 from pipelines.request import code_version
-from recording.control_groups import find_hierarchy
 from systems.microservices.application.calls import TIMEOUT_S
 from systems.microservices.applications import end_to_end
 from systems.microservices.benchmarks.live import LEAST_S, NOBODY, deployed
@@ -56,8 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Runs what is not there yet."""
-    if os.geteuid() != 0 or find_hierarchy().cpu is None:
-        raise InputError("control groups of CPU must be writable, got none (run as root)")
+    require_control_groups()
     if not options.seconds >= LEAST_S:
         raise InputError(f"--seconds must be at least {LEAST_S:g}, got {options.seconds:g}")
     entries = Entries(options.output, FORMAT, lambda one: -one["share"],

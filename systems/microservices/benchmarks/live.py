@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.control.live_agents import made_telemetry, promises, trained
+from benchmarks.control.live_agents import made_telemetry, promises, require_control_groups, trained
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
@@ -33,7 +33,6 @@ from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
 from pipelines.request import code_version
-from recording.control_groups import find_hierarchy
 from recording.scaling.open_loop import ANSWERED
 from systems.microservices.application.calls import TIMEOUT_S
 from systems.microservices.benchmarks.live_application import (
@@ -69,8 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Runs what is not there yet."""
-    if os.geteuid() != 0 or find_hierarchy().cpu is None:
-        raise InputError("control groups of CPU must be writable, got none (run as root)")
+    require_control_groups()
     if not options.seconds >= LEAST_S:
         raise InputError(f"--seconds must be at least {LEAST_S:g}, got {options.seconds:g}")
     home = options.home.resolve()

@@ -23,16 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.control.live_agents import Agents, made_telemetry, promises, trained
+from benchmarks.control.live_agents import Agents, made_telemetry, promises, require_control_groups, trained
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
-from feature_store.errors import InputError
 from models.control.simulation.made_load import made_load
 from pipelines.request import code_version
-from recording.control_groups import find_hierarchy
 from recording.processes import Guard
 from recording.scaling.open_loop import ANSWERED
 from systems.shared_cluster import coordinator, groups
@@ -69,8 +67,7 @@ def _seconds(text: str) -> float:
 
 def run(options: argparse.Namespace) -> None:
     """Runs what is not there yet."""
-    if os.geteuid() != 0 or find_hierarchy().cpu is None:
-        raise InputError("control groups of CPU must be writable, got none (run as root)")
+    require_control_groups()
     core, home = ((os.cpu_count() or 1) - LEFT_CORES) / CORES, options.home.resolve()
     entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
                       lambda before, _: (before["seconds"], before["core"]) == (options.seconds, core))

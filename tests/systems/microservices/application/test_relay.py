@@ -87,7 +87,8 @@ def test_it_ends_in_the_middle_of_new_connections(caplog: pytest.LogCaptureFixtu
                 client.join()
         server.shutdown()
     gc.collect()
-    assert not [record for record in caplog.records if record.name == "asyncio"]
+    others = "urllib3"  # a thread that a test of a reader left behind may still say that its server never ends
+    assert not [record for record in caplog.records if not record.name.startswith(others)]
 
 
 def test_a_server_that_is_gone_closes_the_connection(relay: Relay) -> None:
