@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from benchmarks.control import live_rules
 from benchmarks.harness.isolation import ROOT
 from benchmarks.pipeline.assay_run import COMMAND, bundles, run_assay
 from feature_store.errors import AssayError, InputError
@@ -26,6 +27,8 @@ from recording.control_groups import find_hierarchy
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
 from recording.scaling.meters import process_cpu_s
+from serving.contract import MODEL_FILE
+from serving.model_function import function_digest
 
 CONFIGURATION, TASK_FILE = "mlflow.yaml", "task.yaml"
 START_S = 120.0  # until all of them work
@@ -47,8 +50,8 @@ def made_telemetry(windows: int, window_s: float, mean_rps: float) -> pd.DataFra
 
 def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: Mapping[str, float],
             saves: float = 0.0) -> Mapping[str, Any]:
-    """The champion of a workload: its verdict, gates, seconds of training, and the settings of each rule that was tuned
-    to the workload. Trained where there is none yet.
+    """The champion of a workload: its verdict, gates, the digest of its function, and the settings of each rule that
+    was tuned to the workload. Trained where there is none yet.
 
     Args:
         load: telemetry of the workload.
@@ -77,11 +80,13 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
         if entry["alias"] != "champion":
             raise AssayError(f"the policy must become champion, got {entry['status']}: {entry['message']} {gates}; "
                              f"remove {home} to train anew")
-        evidence = json.loads((bundles(home)[-1] / "evidence.json").read_text())
+        bundle = bundles(home)[-1]
+        evidence = json.loads((bundle / "evidence.json").read_text())
         rules = {name.removesuffix(OWN): one["settings"] for name, one in evidence["controllers"].items()
                  if name.endswith(OWN)}
-        write_file(told, json.dumps({"verdict": entry["verdict"], "gates": gates, "seconds": done.seconds,
-                                     "rules": rules}))
+        write_file(told, json.dumps({
+            "verdict": entry["verdict"], "gates": gates, "rules": rules,
+            "function": function_digest((bundle / MODEL_FILE).read_bytes())}))
     if not (home / TASK_FILE).exists() or yaml.safe_load((home / TASK_FILE).read_text()) != written:
         raise InputError(f"the policy must be of {task}'s task file and settings as they are now, got others; remove "
                          f"{home} to train anew")
@@ -129,6 +134,11 @@ class Agents:
                 *COMMAND[1:], "control", "--task", task, "--workload", workload, "--actuator", actuator,
                 "--controller", file, "--folder", self._guard.folder / "agents" / name, "--json"],
                 ASSAY_HOME=str(home), ASSAY_CONFIG=str(home / CONFIGURATION)))
+
+    def decide_by_rule(self, system: str, rule: str, settings: Mapping[str, float], node: Path) -> None:
+        """Starts the rule of a system for all (live_rules.py). node: of `coordinate`."""
+        self.start("rule", ["-m", live_rules.__name__, self.written("rule", {
+            "system": system, "rule": rule, "settings": dict(settings), "node": str(node), "state": str(self.found)})])
 
     @property
     def found(self) -> Path:

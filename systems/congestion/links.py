@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feature_store.errors import InputError
+from models.control.simulation.tensors import float32, log_uniform
 
 FAMILIES = ("aurora", "wide", "changing", "cross", "rival")
 LINKS = {"train": 4096, "held_out": 1024}
@@ -89,22 +90,22 @@ def draw_links(split: str, count: int, steps: int, seed: int, family: str,
     # the family follows from the link's number, so that a link is the same whoever asks for it
     kind = chosen % len(FAMILIES) if family == "" else np.full(count, FAMILIES.index(family))
     wide, changing, cross, rival = (kind == FAMILIES.index(name) for name in FAMILIES[1:])
-    bandwidth = np.where(wide, _log(own[0], 0.1, 128.0) * MBPS, 100.0 + 400.0 * own[0])
-    base_s = np.where(wide, _log(own[1], 1e-3, 0.512), 0.1 + 0.9 * own[1])
-    queue = np.where(wide, _log(own[2], 1.0, 10240.0), 1.0 + np.floor(np.exp(8.0 * own[2])))
-    queue = np.where(rival, bandwidth * base_s * _log(own[2], 0.25, 4.0) + 4.0, queue)
+    bandwidth = np.where(wide, log_uniform(own[0], 0.1, 128.0) * MBPS, 100.0 + 400.0 * own[0])
+    base_s = np.where(wide, log_uniform(own[1], 1e-3, 0.512), 0.1 + 0.9 * own[1])
+    queue = np.where(wide, log_uniform(own[2], 1.0, 10240.0), 1.0 + np.floor(np.exp(8.0 * own[2])))
+    queue = np.where(rival, bandwidth * base_s * log_uniform(own[2], 0.25, 4.0) + 4.0, queue)
     loss = own[3] * np.select([wide, rival], [0.1, 0.0], 0.05)
-    grid_s = _log(own[4], 0.2, 2.0)
+    grid_s = log_uniform(own[4], 0.2, 2.0)
     steps_of = np.where(random.random((GRID, count)) < 0.02, 1.2, 0.15) * random.standard_normal((GRID, count))
     walk = np.where(changing, _walk(steps_of), 0.0)
     # on and off for a few places of the grid each, at up to two thirds of the link
     on = np.cumsum(random.random((GRID, count)) < 0.1, axis=0) % 2
     heedless = np.where(cross, on * bandwidth * 0.66 * own[5], 0.0)
     return Links(
-        _tensor(bandwidth * np.exp(walk)), _tensor(heedless), _tensor(grid_s), _tensor(base_s), _tensor(queue),
-        _tensor(loss), _tensor(rival), first_pps=_tensor(bandwidth * (0.3 + 1.2 * own[6])),
-        jitter_s=_tensor(_log(own[7], 1e-5, 2e-3)), most_queueing_s=_tensor(_log(own[8], 0.02, 1.0)),
-        noise=_tensor(random.standard_normal((steps, NOISES, count))), numbers=torch.from_numpy(chosen))
+        float32(bandwidth * np.exp(walk)), float32(heedless), float32(grid_s), float32(base_s), float32(queue),
+        float32(loss), float32(rival), first_pps=float32(bandwidth * (0.3 + 1.2 * own[6])),
+        jitter_s=float32(log_uniform(own[7], 1e-5, 2e-3)), most_queueing_s=float32(log_uniform(own[8], 0.02, 1.0)),
+        noise=float32(random.standard_normal((steps, NOISES, count))), numbers=torch.from_numpy(chosen))
 
 
 def shared(links: Links, senders: int, seed: int) -> Links:
@@ -112,16 +113,8 @@ def shared(links: Links, senders: int, seed: int) -> Links:
     rows = replace(links, senders=senders, **{
         name: value.repeat_interleave(senders, dim=-1) for name, value in links.tensors().items()})
     random = np.random.default_rng([seed, senders])
-    first = _log(random.random(len(rows.base_s)), 0.1, 2.0) * rows.bandwidth_pps[0].double().numpy() / senders
-    return replace(rows, first_pps=_tensor(first), noise=_tensor(random.standard_normal(tuple(rows.noise.shape))))
-
-
-def _tensor(values: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(values.astype(np.float32))
-
-
-def _log(share: Numbers, low: float, high: float) -> Numbers:
-    return np.asarray(low * (high / low) ** share)
+    first = log_uniform(random.random(len(rows.base_s)), 0.1, 2.0) * rows.bandwidth_pps[0].double().numpy() / senders
+    return replace(rows, first_pps=float32(first), noise=float32(random.standard_normal(tuple(rows.noise.shape))))
 
 
 def _walk(steps: Numbers) -> Numbers:

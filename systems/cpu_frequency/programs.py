@@ -6,7 +6,6 @@ wide. Symbols: N services, T steps; tensors (N,) float32 unless stated.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.simulation.made_load import made_load
 from models.control.simulation.queueing import p99_latency
+from models.control.simulation.tensors import float32, log_uniform
 from systems.cpu_frequency.processors import AIR_C, PROCESSORS
 
 SERVICES = {"train": 800, "held_out": 200}
@@ -75,28 +75,20 @@ def draw_programs(split: str, count: int, steps: int, seed: int, scenario: str =
     kind = (_FIRST[split] + chosen) % len(PROCESSORS)
     base, most = (np.array([getattr(one, name) for one in PROCESSORS])[kind] for name in ("base_ghz", "cores"))
     cores = np.floor(most * (0.25 + 0.75 * own[0])).clip(2.0)
-    work, cpi, stalled = _log(own[1], 1.0, 60.0), _log(own[2], 0.4, 1.5), 0.75 * own[3]
+    work, cpi, stalled = log_uniform(own[1], 1.0, 60.0), log_uniform(own[2], 0.4, 1.5), 0.75 * own[3]
     memory_ns = cpi / base * stalled / (1.0 - stalled)
     service_s = 1e-3 * work * (cpi / base + memory_ns)
     mean_rps, fixed_s = (0.15 + 0.4 * own[4]) * cores / service_s, service_s * own[5]
-    arrival_cv2, service_cv2 = _tensor(1.0 + 2.0 * own[6]), _tensor(0.2 + 1.3 * own[7])
-    quiet_s = _tensor(fixed_s) + p99_latency(  # at base clock and mean load
-        _tensor(mean_rps), _tensor(cores), _tensor(service_s), arrival_cv2, service_cv2, torch.zeros(count), 1.0)
-    walk = made_load(random, steps, count, _log(own[8], 40.0, 240.0), 0.1 if scenario == "bursts" else 0.02)
+    arrival_cv2, service_cv2 = float32(1.0 + 2.0 * own[6]), float32(0.2 + 1.3 * own[7])
+    quiet_s = float32(fixed_s) + p99_latency(  # at base clock and mean load
+        float32(mean_rps), float32(cores), float32(service_s), arrival_cv2, service_cv2, torch.zeros(count), 1.0)
+    walk = made_load(random, steps, count, log_uniform(own[8], 40.0, 240.0), 0.1 if scenario == "bursts" else 0.02)
     load = np.exp(0.0 * walk if scenario == "steady" else walk)
     return Programs(
-        torch.from_numpy(kind), _tensor(cores), _tensor(work), _tensor(cpi), _tensor(memory_ns),
-        phase_s=_tensor(_log(own[9], 8.0, 60.0)), phase_factor=_tensor(_log(own[10], 0.4, 2.0)),
-        fixed_s=_tensor(fixed_s), arrival_cv2=arrival_cv2, service_cv2=service_cv2,
-        ambient_c=_tensor(25.0 + (AIR_C - 25.0) * own[11]), cooling=_tensor(_log(own[12], 0.8, 2.4)),
-        most_latency_ms=(1e3 * quiet_s * _tensor(_log(own[13], 1.2, 2.5))).clamp(1.0, 4096.0),
-        first_ghz=_tensor(base), rate_rps=_tensor(mean_rps * load),
-        noise=_tensor(random.standard_normal((steps, 2, count))), numbers=torch.from_numpy(chosen))
-
-
-def _tensor(values: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.asarray(values, dtype=np.float32))
-
-
-def _log(share: Numbers, low: float, high: float) -> Numbers:
-    return np.asarray(low * (high / low) ** share)
+        torch.from_numpy(kind), float32(cores), float32(work), float32(cpi), float32(memory_ns),
+        phase_s=float32(log_uniform(own[9], 8.0, 60.0)), phase_factor=float32(log_uniform(own[10], 0.4, 2.0)),
+        fixed_s=float32(fixed_s), arrival_cv2=arrival_cv2, service_cv2=service_cv2,
+        ambient_c=float32(25.0 + (AIR_C - 25.0) * own[11]), cooling=float32(log_uniform(own[12], 0.8, 2.4)),
+        most_latency_ms=(1e3 * quiet_s * float32(log_uniform(own[13], 1.2, 2.5))).clamp(1.0, 4096.0),
+        first_ghz=float32(base), rate_rps=float32(mean_rps * load),
+        noise=float32(random.standard_normal((steps, 2, count))), numbers=torch.from_numpy(chosen))

@@ -19,7 +19,7 @@ from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control
 from models.control.simulation.queueing import p99_latency
 from models.control.simulation.settable import settable
-from models.control.simulation.tensors import TENSORS
+from models.control.simulation.tensors import TENSORS, at_step
 from systems.cpu_frequency import interface as law
 from systems.cpu_frequency import processors as made
 from systems.cpu_frequency.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
@@ -104,7 +104,7 @@ class CpuFrequency:
 
     def coming_load(self, state: State) -> Tensor:
         """See `Environment`."""
-        coming = [_at(state.programs.rate_rps, state.step + second) for second in range(FUTURE)]
+        coming = [at_step(state.programs.rate_rps, state.step + second) for second in range(FUTURE)]
         return (torch.stack(coming, dim=1) / state.seen["rate_rps"][:, None]).log()
 
     def _level(self, programs: Programs, target: Tensor, present: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def heated(temperature_c: Tensor, ends_c: Tensor, resistance: Tensor, seconds: f
 def _after(state: State, clock: Tensor) -> State:
     """One second at a clock that is set."""
     programs, before, package = state.programs, state.seen, package_of(state.programs)
-    rate, memory_ns = _at(programs.rate_rps, state.step), _memory_ns(programs, state.step)
+    rate, memory_ns = at_step(programs.rate_rps, state.step), _memory_ns(programs, state.step)
     offered = rate + state.backlog / STEP_SECONDS
 
     def busy_at(ghz: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ def _after(state: State, clock: Tensor) -> State:
     latency_s = programs.fixed_s + p99_latency(
         rate, programs.cores, service_s, programs.arrival_cv2, programs.service_cv2,
         torch.maximum(backlog, state.backlog) / capacity, STEP_SECONDS)
-    noise = _at(programs.noise, state.step)
+    noise = at_step(programs.noise, state.step)
     # clipped as they are observed, so that what follows from them is the same live
     latency_ms = (1e3 * latency_s * (LATENCY_NOISE * noise[0]).exp()).clamp(law.LEAST_MS, 2.0**16)
     ips = (1e-3 * served * programs.work / programs.cores).clamp(2.0**-8, 8.0)
@@ -198,7 +198,3 @@ def _memory_ns(programs: Programs, step: int) -> Tensor:
     """Memory time of an instruction in the phase of a step."""
     phase = (step * STEP_SECONDS / programs.phase_s).floor() % 2
     return programs.memory_ns * torch.where(phase > 0, programs.phase_factor, 1.0)
-
-
-def _at(values: Tensor, step: int) -> Tensor:
-    return values[min(step, len(values) - 1)]

@@ -25,6 +25,7 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.simulation.made_load import made_load
 from models.control.simulation.queueing import latency_quantiles
+from models.control.simulation.tensors import float32
 from systems.microservices.graphs import drawn_graph, part_of, paths_of, visits_of
 from systems.microservices.interface import STEP_SECONDS
 
@@ -116,12 +117,12 @@ def stacked(work_s: NDArray[np.float64], memory: NDArray[np.float64], waits_s: N
 
     first: number of the first of them among all applications, by which its `own` are drawn.
     """
-    work, waits, arrival, service, each = map(_tensor, (work_s, waits_s, arrival_cv2, service_cv2, paths))
+    work, waits, arrival, service, each = map(float32, (work_s, waits_s, arrival_cv2, service_cv2, paths))
     median, p99 = latency_quantiles(0.1 / work, torch.full_like(work, 64.0), work, arrival, service, 0.0 * work,
                                     STEP_SECONDS)
     quiet = 1e3 * end_to_end(median + waits, p99 + waits, each).p99_s
     own = np.random.default_rng(43).random((first + len(mix), 3 + mix.shape[1]))[first:]
-    return Applications(work, _tensor(memory), waits, arrival, service, _tensor(visits), each, _tensor(mix), quiet,
+    return Applications(work, float32(memory), waits, arrival, service, float32(visits), each, float32(mix), quiet,
                         torch.from_numpy(own))
 
 
@@ -166,17 +167,17 @@ def draw_episodes(known: Applications, chosen: NDArray[np.int64], steps: int, ra
         tide = made_load(random, steps, count, 60.0 * 6.0 ** own[:, 2], 0.01, 8.0)
         given = Load(services * _SMALL * (_LARGE / _SMALL) ** own[:, 0], 0.1 + 0.2 * own[:, 1], np.exp(0.7 * tide))
     core_s = (applications.visits @ applications.work_s[:, :, None])[..., 0]  # of a request of each type
-    mean_rps = _tensor(given.busy * given.cores)[:, None] * applications.mix / (core_s * applications.mix).sum(
+    mean_rps = float32(given.busy * given.cores)[:, None] * applications.mix / (core_s * applications.mix).sum(
         1, keepdim=True)
     each = made_load(random, steps, count * types, np.repeat(60.0 * 6.0 ** own[:, 2], types), 0.01, 8.0)
-    load = _tensor(given.load)[:, :, None] * _tensor(np.exp(0.4 * each.reshape(steps, count, types)))
+    load = float32(given.load)[:, :, None] * float32(np.exp(0.4 * each.reshape(steps, count, types)))
     mean_cores = (mean_rps[:, None] @ applications.visits)[:, 0] * applications.work_s
-    most = _tensor(1.4 * (2.2 / 1.4) ** own[:, 3:]) * applications.quiet_ms
+    most = float32(1.4 * (2.2 / 1.4) ** own[:, 3:]) * applications.quiet_ms
     effects = _anomalies(random, steps, count, services, _BEGINS.get(scenario, _SELDOM))
     return Episodes(
         applications, mean_rps * load * (1.0 + effects[0].sum(dim=2, keepdim=True)), 1.5 * effects[1] * mean_cores,
         1.0 + 3.0 * effects[2], 2e-4 * effects[3] * most.amin(1, keepdim=True), most,
-        _tensor(random.standard_normal((steps, count, services + types))), _tensor(given.cores)[:, None])
+        float32(random.standard_normal((steps, count, services + types))), float32(given.cores)[:, None])
 
 
 def _anomalies(random: np.random.Generator, steps: int, count: int, services: int, begins: float) -> list[Tensor]:
@@ -190,7 +191,3 @@ def _anomalies(random: np.random.Generator, steps: int, count: int, services: in
         there = (after < lasts) & (step + after < steps)
         np.maximum.at(found, (kind[there], step[there] + after, row[there], place[there]), intensity[there])
     return list(torch.from_numpy(found))
-
-
-def _tensor(values: NDArray[np.float64]) -> Tensor:
-    return torch.from_numpy(np.asarray(values, dtype=np.float32))

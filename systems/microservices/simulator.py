@@ -10,7 +10,7 @@ Symbols: N applications of S services, R types of requests; tensors (N, S) float
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
 from models.control.simulation.queueing import latency_within_quota
 from models.control.simulation.shared_cores import worked
-from models.control.simulation.tensors import TENSORS
+from models.control.simulation.tensors import TENSORS, at_step
 from systems.microservices import interface as law
 from systems.microservices.applications import (
     APPLICATIONS,
@@ -124,22 +124,23 @@ class Microservices:
 
     def _rate(self, episodes: Episodes, step: int) -> Tensor:
         """Requests a second that come by each service."""
-        rate: Tensor = (_at(episodes.rate_rps, step)[:, None] @ episodes.applications.visits)[:, 0]
+        rate: Tensor = (at_step(episodes.rate_rps, step)[:, None] @ episodes.applications.visits)[:, 0]
         return rate.clamp(2.0**-6, 2.0**16)
 
     def _after(self, state: State, cores: Tensor) -> tuple[State, Tensor]:
         """One second at limits that are set, and the share of requests that is dropped, (N,)."""
         episodes, before, at = state.episodes, state.seen, state.step
-        known, rate, types = episodes.applications, self._rate(episodes, at), _at(episodes.rate_rps, at)
-        work_s = known.work_s * (1.0 + known.memory_share * (_at(episodes.stretch, at) - 1.0))
-        wished = _at(episodes.stolen_cores, at)
+        known, rate, types = episodes.applications, self._rate(episodes, at), at_step(episodes.rate_rps, at)
+        work_s = known.work_s * (1.0 + known.memory_share * (at_step(episodes.stretch, at) - 1.0))
+        wished = at_step(episodes.stolen_cores, at)
         stolen = wished.minimum(0.5 * cores)
         has, served, left = worked(rate, state.backlog, work_s, cores - stolen, episodes.capacity, STEP_SECONDS,
                                    TIMEOUT_S)
         median, p99 = latency_within_quota(
             rate, has, cores, wished, work_s, known.arrival_cv2, known.service_cv2,
             torch.maximum(left, state.backlog) * work_s / has, STEP_SECONDS)
-        waits, noise = known.waits_s + _at(episodes.delay_s, at), (LATENCY_NOISE * _at(episodes.noise, at)).exp()
+        waits = known.waits_s + at_step(episodes.delay_s, at)
+        noise = (LATENCY_NOISE * at_step(episodes.noise, at)).exp()
         whole = end_to_end(median + waits, p99 + waits, known.paths)
         latency = 1e3 * whole.p99_s * noise[:, self.agents:]
         worst = (latency / episodes.most_latency_ms).argmax(dim=1, keepdim=True)
@@ -170,7 +171,3 @@ class Microservices:
                 "node_limits": all_cores / episodes.capacity}
         dropped = (((rate - served) * STEP_SECONDS + state.backlog - left) / (rate * STEP_SECONDS)).clamp(0.0, 1.0)
         return State(episodes, at + 1, left, missed, seen), dropped.amax(dim=1)
-
-
-def _at(values: Tensor, step: int) -> Any:
-    return values[min(step, len(values) - 1)]

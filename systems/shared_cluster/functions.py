@@ -19,6 +19,7 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.simulation.made_load import made_load
 from models.control.simulation.queueing import p99_latency
+from models.control.simulation.tensors import float32
 from systems.shared_cluster.interface import STEP_SECONDS
 
 FUNCTIONS = {"train": 800, "held_out": 200}
@@ -79,10 +80,10 @@ def known_functions(split: str) -> Functions:
     kind = (3 * own[0]).astype(int)  # computing, moving memory, waiting
     waits = np.choose(kind, [0.2 * own[1], 0.2 * own[1], 0.4 + 0.5 * own[1]]) * whole_s
     memory = np.choose(kind, [0.15 * own[2], 0.4 + 0.5 * own[2], 0.3 * own[2]])
-    arrival, service = _tensor(1.0 + 1.5 * own[3]), _tensor(0.1 + 0.9 * own[4])
-    work, many = _tensor(whole_s - waits), torch.full((len(normal),), 64.0)
+    arrival, service = float32(1.0 + 1.5 * own[3]), float32(0.1 + 0.9 * own[4])
+    work, many = float32(whole_s - waits), torch.full((len(normal),), 64.0)
     alone = p99_latency(0.1 / work, many, work, arrival, service, 0.0 * work, STEP_SECONDS)
-    return Functions(work, _tensor(memory), _tensor(waits), arrival, service, 1e3 * (alone + _tensor(waits)))
+    return Functions(work, float32(memory), float32(waits), arrival, service, 1e3 * (alone + float32(waits)))
 
 
 def draw_clusters(split: str, count: int, agents: int, steps: int, seed: int, scenario: str = "",
@@ -117,9 +118,9 @@ def draw_clusters(split: str, count: int, agents: int, steps: int, seed: int, sc
     work = known.work_s.numpy()[function]
     cores = np.minimum(mean_cores.reshape(rows), 24.0) * load
     return Clusters(
-        known, agents, torch.from_numpy(function), _tensor(np.clip(cores / work, 2.0**-6, 2.0**16)),
-        _tensor(1.15 * 1.75 ** np.repeat(own[3], agents)), _tensor(random.standard_normal((steps, rows))),
-        _tensor(capacity), _tensor(0.25 * capacity), torch.from_numpy(chosen))
+        known, agents, torch.from_numpy(function), float32(np.clip(cores / work, 2.0**-6, 2.0**16)),
+        float32(1.15 * 1.75 ** np.repeat(own[3], agents)), float32(random.standard_normal((steps, rows))),
+        float32(capacity), float32(0.25 * capacity), torch.from_numpy(chosen))
 
 
 def _places(random: np.random.Generator, members: NDArray[Any], steps: int, known: int, churn: float) -> NDArray[Any]:
@@ -130,7 +131,3 @@ def _places(random: np.random.Generator, members: NDArray[Any], steps: int, know
         members = np.where(comes, random.integers(known, size=len(members)), members)
         found[step] = members
     return found
-
-
-def _tensor(values: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.asarray(values, dtype=np.float32))

@@ -9,7 +9,7 @@ Symbols: N clusters of A functions, R = N A rows; tensors (R,) float32 unless st
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
 from models.control.simulation.queueing import p99_latency
 from models.control.simulation.shared_cores import worked
-from models.control.simulation.tensors import TENSORS
+from models.control.simulation.tensors import TENSORS, at_step
 from systems.shared_cluster import interface as law
 from systems.shared_cluster.functions import SCENARIOS, Clusters, Functions, draw_clusters
 from systems.shared_cluster.interface import CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
@@ -101,7 +101,7 @@ class SharedCluster:
     def coming_load(self, state: State) -> Tensor:
         """See `Environment`: of all functions, in cores."""
         clusters = state.clusters
-        coming = [self._mean(_at(clusters.rate_rps, at) * _functions(clusters, at).work_s)
+        coming = [self._mean(at_step(clusters.rate_rps, at) * _functions(clusters, at).work_s)
                   for at in range(state.step, state.step + FUTURE)]
         return (torch.stack(coming, dim=1) / self._mean(state.seen["demand_cores"])[:, None]).log()
 
@@ -167,8 +167,4 @@ class SharedCluster:
 
 def _functions(clusters: Clusters, step: int) -> Functions:
     """In each place at a step."""
-    return clusters.known.of(_at(clusters.function, step))
-
-
-def _at(values: Tensor, step: int) -> Any:
-    return values[min(step, len(values) - 1)]
+    return clusters.known.of(at_step(clusters.function, step))

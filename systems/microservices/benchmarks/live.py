@@ -5,7 +5,8 @@
 The application of ../application/ with all its 19 services, RATE_RPS requests a second of five types, and anomalies of
 eight kinds that come and go, one or several at once (../application/anomalies.py). All arms begin with the same limits:
 CORES cores divided by what each service uses. In a run they get the same requests and anomalies at the same moments,
-one arm after the other. The objective of a type of requests is OBJECTIVE times its 99th percentile in a quiet time with
+one arm after the other. FIXED has what the policy had on average, but fixed: each limit lower by the same share. The
+objective of a type of requests is OBJECTIVE times its 99th percentile in a quiet time with
 those limits, measured before any arm. A second misses it where one of its requests took longer. Kubernetes' rule lowers
 after 300 s at the earliest, so runs are to be longer than that.
 
@@ -50,8 +51,8 @@ from systems.microservices.interface import LEAST_CORES, STEP_SECONDS
 OUTPUT = RESULTS / "microservices_live.json"
 FORMAT = "assay-microservices-live/2"
 HOME = ROOT / ".assay" / "microservices-live"
-POLICY, NOBODY = "policy", "deployed"
-ARMS = (POLICY, "critical-path", "aimd", "kubernetes", NOBODY)
+POLICY, FIXED, NOBODY = "policy", "as little, fixed", "deployed"
+ARMS = (POLICY, FIXED, "aimd", "kubernetes", NOBODY, "critical-path")
 BUSY, WINDOWS = 0.07, 4000  # of the node, that the mean load keeps busy; seconds of load to train on
 CALIBRATED_S, OBJECTIVE = 120.0, 1.8
 LEAST_S = 60.0
@@ -81,21 +82,32 @@ def run(options: argparse.Namespace) -> None:
     entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), **settings}
     os.nice(-15)  # whoever looks and decides; the services run at this, too, and share by their groups' weights
     for number in range(options.runs):
-        first = number % len(ARMS)  # the machine's speed changes by the minute
-        missing = [arm for arm in (*ARMS[first:], *ARMS[:first]) if not entries.has((number, ARMS.index(arm)))]
+        missing = [arm for arm in in_order(number) if not entries.has((number, ARMS.index(arm)))]
         if not missing:
             continue
         promised = promises(entries.content["entries"], number) or _calibrated(number)
         for name in missing:
-            arm = Arm(name, None if name in (POLICY, NOBODY) else policy["rules"][name],
-                      home if name == POLICY else None)
-            before = load_average()
-            came = played(arm, number, options.seconds, True, promised["limits"], promised["objectives_ms"])
+            arm = Arm(name, policy["rules"].get(name) if name != NOBODY else None, home if name == POLICY else None)
+            limits, before = promised["limits"], load_average()
+            if name == FIXED:
+                share = next(one["limits"] for one in entries.content["entries"]
+                             if (one["run"], one["arm"]) == (number, POLICY))
+                limits = {service: max(share * cores, LEAST_CORES) for service, cores in limits.items()}
+            came = played(arm, number, options.seconds, True, limits, promised["objectives_ms"])
             found = outcome(came, promised["objectives_ms"])
             entries.add({"run": number, "arm": name, "promised": promised, **found, "decided": came.decided,
                          "anomalies": len(came.anomalies), "beside": came.beside, "load_average": before})
             print(f"run {number}, {name}: {100 * found['missed']:.1f} % of the seconds miss, "
                   f"{found['holds_again_s']:.1f} s until it holds again, limits {found['limits']:.2f}", flush=True)
+
+
+def in_order(number: int) -> list[str]:
+    """The arms of a run: each run begins with another, for the machine's speed changes by the minute; FIXED comes after
+    the policy."""
+    first = number % len(ARMS)
+    arms = [arm for arm in (*ARMS[first:], *ARMS[:first]) if arm != FIXED]
+    arms.insert(arms.index(POLICY) + 1, FIXED)
+    return arms
 
 
 def _calibrated(number: int) -> Mapping[str, Any]:
@@ -141,7 +153,8 @@ def live_table(results: Mapping[str, Any]) -> str:
     """A row an arm."""
     entries, rows = results["entries"], []
     for arm in ARMS:
-        of = [one for one in entries if one["arm"] == arm]
+        if not (of := [one for one in entries if one["arm"] == arm]):
+            continue
 
         def column(name: str, digits: int, times: float = 1.0, of: Sequence[Mapping[str, Any]] = of) -> str:
             return mean_and_spread([one[name] for one in of], digits, times)

@@ -31,7 +31,6 @@ from systems.microservices.application.receiver import Receiver, TracesFile
 from systems.microservices.application.running import Application, prepare_stores
 from systems.microservices.application.segment_run import inject, write_load
 from systems.microservices.application.settings import EXPORT_EVERY_S, ApplicationSettings
-from systems.microservices.benchmarks import live_rules
 
 WORKLOAD = "shop"
 NAMES = tuple(name for name in SERVICES if name != FRONT)
@@ -135,8 +134,7 @@ def _start(agents: Agents, arm: Arm, port: int, groups: Mapping[str, str], objec
         agents.control("microservices", WORKLOAD, arm.home, limits.__name__, "service", groups)
         agents.wait_until(lambda: all(agents.steps()), "decide", f"agent of {NAMES[0]}")
     else:
-        agents.start("rule", ["-m", live_rules.__name__, agents.written("rule", {
-            "rule": arm.name, "settings": dict(arm.rule or {}), "node": str(node), "state": str(agents.found)})])
+        agents.decide_by_rule("microservices", arm.name, arm.rule or {}, node)
 
 
 class _Sampler:

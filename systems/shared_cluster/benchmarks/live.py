@@ -1,4 +1,5 @@
-"""Twelve real functions on this machine, for more than it can serve: proved agents, equal shares, the kernel alone.
+"""Twelve real functions on this machine, for more than it can serve: proved agents, the best rule, equal shares, the
+kernel alone.
 
     python -m benchmarks shared-cluster-live [--runs 3] [--seconds 120]
 
@@ -10,9 +11,9 @@ same requests at the same moments, one arm after the other: a warm-up that does 
 of a function is OBJECTIVE times its 99th percentile with twice its fair share and a fifth of that busy, before any arm.
 
 The policy is trained by `assay run` once, on a load of its own (--home keeps it). One gate is lowered: it may cost
--SAVES more than the best rule, with which it is level. Resumable: what is there is kept, whatever code made it, for a
-run takes 25 minutes; runs of other `--seconds`, or on another number of this machine's cores, are dropped. Needs root
-and control groups that may be written.
+-SAVES more than the best rule, with which it is level; the rule was tuned in the same run. Resumable: what is there is
+kept, whatever code made it, for a run takes 32 minutes; runs of other `--seconds`, of another policy or on another
+processor are dropped. Needs root and control groups that may be written.
 """
 
 import argparse
@@ -40,8 +41,9 @@ from systems.shared_cluster.interface import STEP_SECONDS
 OUTPUT = RESULTS / "shared_cluster_live.json"
 FORMAT = "assay-shared-cluster-live/1"
 HOME = ROOT / ".assay" / "shared-cluster-live"
-WORKLOAD, WINDOWS, MEAN_RPS = "cluster", 2000, 50.0
-ARMS = ("policy", "equal shares", "kernel alone")
+SYSTEM, WORKLOAD, WINDOWS, MEAN_RPS = "shared_cluster", "cluster", 2000, 50.0
+POLICY, RULE, KERNEL = "policy", "latency", "kernel alone"
+ARMS = (POLICY, RULE, "equal shares", KERNEL)
 CORES = 48.0
 LEFT_CORES = 0.3  # of this machine, to generators, agents and coordinator
 BUSY = (0.45, 1.15, 0.45)  # of the cluster, that all functions together need in the three parts
@@ -69,20 +71,22 @@ def run(options: argparse.Namespace) -> None:
     """Runs what is not there yet."""
     require_control_groups()
     core, home = ((os.cpu_count() or 1) - LEFT_CORES) / CORES, options.home.resolve()
-    entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
-                      lambda before, _: (before["seconds"], before["core"]) == (options.seconds, core))
-    policy = trained("shared_cluster", WORKLOAD, made_telemetry(WINDOWS, STEP_SECONDS, MEAN_RPS), home,
+    policy = trained(SYSTEM, WORKLOAD, made_telemetry(WINDOWS, STEP_SECONDS, MEAN_RPS), home,
                      {"functions": len(NAMES), "cluster_cores": CORES, "busy": BUSY[0]}, SAVES)
+    machine = describe_machine()
+    settings = {"core": core, "seconds": options.seconds, "policy": policy}
+    entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
+                      lambda before, _: before["machine"]["cpu_model"] == machine["cpu_model"] and all(
+                          before.get(name) == value for name, value in settings.items()))
     os.nice(-15)  # all that is started from here; a function only shares the cores of its group
-    entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), "core": core,
-                        "seconds": options.seconds, "policy": policy}
+    entries.content |= {"machine": {**machine, "date": now_utc()}, "code": code_version(), **settings}
     for number in range(options.runs):
         missing = [arm for arm in ARMS if not entries.has((number, ARMS.index(arm)))]
         if not missing:
             continue
         promised = promises(entries.content["entries"], number) or calibrated(number, core)
         for arm in missing:
-            found = played(arm, number, core, promised, options.seconds, home)
+            found = played(arm, number, core, promised, options.seconds, home, policy["rules"])
             entries.add({"run": number, "arm": arm, "promised": promised, **found})
             print(f"run {number}, {arm}: " + "; ".join(
                 f"{name}, {100 * one['missed']:.1f} % missed, limits {one['limits']:.2f}"
@@ -116,19 +120,22 @@ def rates_of(seed: int, busy: Sequence[float], work_s: Numbers) -> Numbers:
 
 
 def played(arm: str, number: int, core: float, promised: Mapping[str, Any], seconds: float,
-           home: Path) -> dict[str, Any]:
-    """One arm of one run."""
+           home: Path, rules: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """One arm of one run. rules: settings of each."""
     steps, warm_up = int(seconds // STEP_SECONDS), int(WARM_UP_S // STEP_SECONDS)
     busy = [BUSY[0]] * warm_up + [share for share in BUSY for _ in range(steps)]
     rates, before = rates_of(number, busy, np.array(promised["work_s"])), load_average()
     with Guard() as guard:
         cluster = Cluster(guard, core)
-        if arm != "kernel alone":
+        if arm != KERNEL:
             cluster.limit(CORES / len(NAMES))
         agents, of = Agents(guard, guard.folder, core), dict(zip(NAMES, cluster.groups, strict=True))
-        if arm == "policy":
-            agents.coordinate(coordinator.__name__, CORES, cluster.status, of)
-            agents.control("shared_cluster", WORKLOAD, home, groups.__name__, "function", of)
+        if arm in (POLICY, RULE):
+            node = agents.coordinate(coordinator.__name__, CORES, cluster.status, of)
+        if arm == POLICY:
+            agents.control(SYSTEM, WORKLOAD, home, groups.__name__, "function", of)
+        elif arm == RULE:
+            agents.decide_by_rule(SYSTEM, RULE, rules[RULE], node)
         seen = cluster.play(rates, number, promised["objective_ms"])
         decided = agents.end(warm_up, len(busy))
     parts = {name: _part(seen, warm_up + place * steps, steps, promised["objective_ms"])
@@ -159,10 +166,11 @@ def live_table(results: Mapping[str, Any]) -> str:
     entries, rows = results["entries"], []
     for name in PARTS:
         for arm in ARMS:
-            of = [one["parts"][name] for one in entries if one["arm"] == arm]
+            if not (of := [one["parts"][name] for one in entries if one["arm"] == arm]):
+                continue
             rows.append([
-                name, f"**{arm}**" if arm == "policy" else arm,
-                "-" if arm == "kernel alone" else mean_and_spread([one["limits"] for one in of], 2),
+                name, f"**{arm}**" if arm == POLICY else arm,
+                "-" if arm == KERNEL else mean_and_spread([one["limits"] for one in of], 2),
                 mean_and_spread([one["used"] for one in of], 2),
                 f"{mean_and_spread([100 * one['missed'] for one in of], 1)} %",
                 f"x {np.exp(np.mean([one['log_latency'] for one in of])):.2f}",
@@ -171,8 +179,8 @@ def live_table(results: Mapping[str, Any]) -> str:
     machine = results["machine"]
     note = paragraph(
         f"Twelve functions on {CORES:g} cores, each {results['core']:.4f} of one of the {machine['cores']} cores of",
-        f"{machine['cpu_model']}; {runs}",
-        f"runs of three parts of {results['seconds']:g} s, means ± standard deviation. Latency: geometric mean of the",
-        f"99th percentile of an interval over its objective. {machine['date'][:10]}.")
+        f"{machine['cpu_model']}; {runs} run{'s' if runs > 1 else ''} of three parts of {results['seconds']:g} s,",
+        "means ± standard deviation. Latency: geometric mean of the 99th percentile of an interval over its",
+        f"objective. {machine['date'][:10]}.")
     return (table(["load", "arm", "limits over the cluster", "used of it", "functions that miss", "latency",
                    "answered within 30 s"], rows, range(2, 7)) + f"\n\n{note}")

@@ -84,10 +84,10 @@ def test_a_rule_sets_what_the_coordinator_looks_at(tmp_path: Path) -> None:
                      "every_s": 0.1, "groups": {name: f"{PARENT}/{name}" for name in ("busy", "idle")},
                      "root": str(tree.root)}, node)
     (tmp_path / "rule.json").write_text(json.dumps({
-        "rule": "headroom", "settings": {"headroom": 1.25, "spare": 0.0}, "node": str(node),
+        "system": "microservices", "rule": "headroom", "settings": {"headroom": 1.25, "spare": 0.0}, "node": str(node),
         "state": str(tmp_path / "found")}))
     coordinator = Coordinator(read_shared(node, TELLER), TELLER)
-    running = subprocess.Popen([sys.executable, "-m", "systems.microservices.benchmarks.live_rules",
+    running = subprocess.Popen([sys.executable, "-m", "benchmarks.control.live_rules",
                                 tmp_path / "rule.json"], env=python_environment(), stderr=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 60.0

@@ -1,29 +1,25 @@
-"""Agents by a rule, of all services in one process, beside a coordinator: what the policy is held against, live.
+"""Agents by a rule, of all services in one process, beside a coordinator: what a policy is held against, live.
 
-A program of its own: `python -m systems.microservices.benchmarks.live_rules rule.yaml`, until it is ended. The file:
+A program of its own: `python -m benchmarks.control.live_rules rule.yaml`, until it is ended. The file:
 
-    {"rule": "aimd", "settings": {}, "node": "node.yaml", "state": "found"}
+    {"system": NAME, "rule": "aimd", "settings": {}, "node": "node.yaml", "state": "found"}
 
-They read, observe, and set as a controller of the product does (observer.py, serving/actuators/looked_at_limit.py), by
-the rates of the control; only nothing is proved, shielded or logged.
+They read, observe, and set as a controller of the product does (the system's observer,
+serving/actuators/looked_at_limit.py), by the rates of the control; only nothing is proved, shielded or logged.
 """
 
 import json
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from feature_store.errors import AssayError
 from feature_store.strict_yaml import read_located_yaml
-from serving.actuators.looked_at_limit import LookedAtLimit, Target
+from serving.actuators.looked_at_limit import LookedAtLimit, Named, Target
 from serving.control.coordinator import read_shared
-from systems.microservices.coordinator import TELLER
-from systems.microservices.interface import CONTROLS, STEP_SECONDS
-from systems.microservices.limits import NAMED
-from systems.microservices.observer import ServiceObserver
-from systems.microservices.rules import RULES
 
 _WITHIN_S, _POLL_S = 20.0, 0.02
 
@@ -31,11 +27,15 @@ _WITHIN_S, _POLL_S = 20.0, 0.02
 def main(path: str) -> None:
     """Acts until it is ended."""
     told = read_located_yaml(Path(path), "file of a rule")[0]
-    shared = read_shared(Path(told["node"]), TELLER)
+    acting, coordinator, interface = (import_module(f"systems.{told['system']}.{part}")
+                                      for part in ("acting", "coordinator", "interface"))
+    teller, (control,) = coordinator.TELLER, interface.CONTROLS
+    shared = read_shared(Path(told["node"]), teller)
+    named = Named(teller.many, control.name, control.current)
     limits = [LookedAtLimit(Target(name, group, shared.look, _WITHIN_S, Path(told["state"]), shared.root,
-                                   shared.host_cores), NAMED) for name, group in shared.groups.items()]
-    observers = [ServiceObserver() for _ in limits]
-    (control,), rule = CONTROLS, RULES[told["rule"]].make(told["settings"])
+                                   shared.host_cores), named) for name, group in shared.groups.items()]
+    observers = [acting.OBSERVER() for _ in limits]
+    rule = acting.RULES[told["rule"]].make(told["settings"])
     rule.start(len(limits))
     for one in limits:
         if other := one.acquire("rule"):
@@ -51,7 +51,7 @@ def main(path: str) -> None:
             continue
         last = look
         present = [one.present() for one in limits]
-        seen = [observer.observe(one.read().values, now, STEP_SECONDS)
+        seen = [observer.observe(one.read().values, now, shared.every_s)
                 for observer, one, now in zip(observers, limits, present, strict=True)]
         targets = rule.act({name: np.array([one[name] for one in seen]) for name in seen[0]},
                            time.monotonic() - began)[control.name]
