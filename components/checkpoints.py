@@ -7,14 +7,13 @@ taken. Two runs of the same work share the folder, and the one that ends first t
 makes it again.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from components.finished_learners import RESUME_VARIABLE, data_of
+from components.finished_learners import RESUME_VARIABLE, data_of, key_of
 from components.tracking import project_configuration
 from feature_store.names import inside
 
@@ -30,12 +29,9 @@ def checkpoints(step: str, task_yaml: str, seed: int, code_version: str, feature
         pretrained: what training starts from; None: nothing.
         workloads: the shard; shards share the folder, in which each workload has its own, which is there too.
     """
-    digest = hashlib.sha256()
-    parts = [step.encode(), task_yaml.encode(), str(seed).encode(), code_version.encode(),
-             data_of(features), b"" if pretrained is None else pretrained.read_bytes()]
-    for part in parts:
-        digest.update(hashlib.sha256(part).digest())
-    folder = project_configuration().home / "checkpoints" / digest.hexdigest()[:32]
+    key = key_of(step.encode(), task_yaml.encode(), str(seed).encode(), code_version.encode(), data_of(features),
+                 b"" if pretrained is None else pretrained.read_bytes())
+    folder = project_configuration().home / "checkpoints" / key
     its_own = [inside(folder, name) for name in workloads] or [folder]
     if os.environ.get(RESUME_VARIABLE) == "0":
         for own in its_own:  # not the folder, in which another shard is at work

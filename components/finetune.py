@@ -18,7 +18,7 @@ def run_finetune(task_yaml: str, workloads: list[str], seed: int, code_version: 
         task, kind = task_and_kind(task_yaml)
         kept = FinishedLearners.of(task_yaml, int(seed), code_version, features, pretrained)
         status = json.loads((features / "status.json").read_text())
-        resumed = kept.restore([name for name in workloads if not status.get(name, "lost")], output)
+        resumed = kept.restore([name for name in workloads if not status[name]], output)
         for name in resumed:
             progress.done(name)
 
@@ -31,8 +31,7 @@ def run_finetune(task_yaml: str, workloads: list[str], seed: int, code_version: 
             kept.keep(output / name)
             progress.done(name)
 
-        together("finetune", {name: status.get(name, "the telemetry has no such rows")
-                              for name in workloads if name not in resumed}, output, work, done)
+        together("finetune", {name: status[name] for name in workloads if name not in resumed}, output, work, done)
 
 
 def forget_finished(task_yaml: str, workloads: list[str], seed: int, code_version: str, features: Path,

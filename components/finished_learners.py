@@ -28,6 +28,11 @@ def data_of(features: Path) -> bytes:
     return (features / "source.json").read_bytes() + json.dumps(versions, sort_keys=True).encode()
 
 
+def key_of(*parts: bytes) -> str:
+    """Of the same work, and of no other."""
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
+
+
 class FinishedLearners:
     """Of one task, seed, code and data."""
 
@@ -37,12 +42,9 @@ class FinishedLearners:
     @classmethod
     def of(cls, task_yaml: str, seed: int, code_version: str, features: Path, pretrained: Path) -> "FinishedLearners":
         """Where they are, in the state folder."""
-        digest = hashlib.sha256()
-        for part in (task_yaml.encode(), str(seed).encode(), code_version.encode(), data_of(features),
-                     pretrained.read_bytes()):
-            digest.update(hashlib.sha256(part).digest())
-        return cls(project_configuration().home / "learners" / digest.hexdigest()[:32],
-                   os.environ.get(RESUME_VARIABLE) != "0")
+        key = key_of(task_yaml.encode(), str(seed).encode(), code_version.encode(), data_of(features),
+                     pretrained.read_bytes())
+        return cls(project_configuration().home / "learners" / key, os.environ.get(RESUME_VARIABLE) != "0")
 
     def restore(self, workloads: Sequence[str], output: Path) -> list[str]:
         """Copies those that are there to <output>/<workload>; returns their names."""

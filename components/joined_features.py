@@ -31,10 +31,8 @@ def join_features(parts: Sequence[Path], workloads: Sequence[str], output: Path)
         _write(output, name, {workload: found[workload] for workload in workloads})
     source = joined_source([_read(part, SOURCE) for part in parts])
     _write(output, SOURCE, source)
-    tables = [_read(part, CORRELATION) for part in parts]
-    names = dict.fromkeys(name for table in tables for name in table)
-    _write(output, CORRELATION, {name: dict(sorted(row for table in tables for row in table[name].items()))
-                                 for name in names})
+    _write(output, CORRELATION, {"pooled": dict(sorted(
+        row for part in parts for row in _read(part, CORRELATION)["pooled"].items()))})
     _require_rows(workloads, [*source["workloads"], *source["others"]])
     _require_usable(_read(output, VALIDATION))
 

@@ -91,7 +91,7 @@ def scaling_of(features: Path) -> Any:
 
 def heat_map(features: Path) -> dict[str, Any]:
     """Pearson coefficients as the report wants them: a row a workload, a column a metric."""
-    pooled = json.loads((features / "correlation.json").read_text()).get("pooled", {})
+    pooled = json.loads((features / "correlation.json").read_text())["pooled"]
     metrics = list(next(iter(pooled.values()), {}))
     return {"workloads": list(pooled), "metrics": metrics,
             "pearson": [[row[metric] for metric in metrics] for row in pooled.values()]}

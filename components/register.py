@@ -61,8 +61,12 @@ def _register_one(registry: Any, home: Path, workload: str, folder: Path, champi
                   lineage: Path | None, scheduled: bool) -> dict[str, Any]:
     contract = json.loads((folder / "contract.json").read_text())
     if scheduled and registry.is_known(contract):
-        return {"workload": workload, "status": "no new data",
-                "message": f"data {contract['data_version'][:12]} and this code are registered already"}
+        known: dict[str, Any] = {
+            "workload": workload, "status": "no new data",
+            "message": f"data {contract['data_version'][:12]} and this code are registered already"}
+        if standing := registry.champion(contract["task"], workload):
+            _keep(registry, home, contract, standing, known)
+        return known
     command = json.loads((folder / "evidence.json").read_text())["reproduce"]["command"]
     try:
         made = registry.register(folder, champion=champion, data_path=lineage, command=command)
@@ -76,14 +80,21 @@ def _register_one(registry: Any, home: Path, workload: str, folder: Path, champi
     entry["drifts"] = [str(drift) for drift in made.drifts]
     entry["message"] += "".join(f"; note: {drift}" for drift in made.drifts if not drift.repaired)
     if made.gates_passed:
-        try:
-            kept = kept_bundle(home, contract["task"], workload, made.version)
-            if made.is_new:
-                keep_bundle(folder, kept)
-            elif not kept.is_dir():  # the run that registered it died before it made the copy
-                registry.download_bundle(contract["task"], workload, kept, made.version)
-            entry["bundle"] = str(kept)
-        except (AssayError, OSError) as error:  # the registry holds it whole: a copy that is missing loses nothing
-            entry["message"] += f"; no copy of version {made.version} in {home / 'bundles'}: {error}"
+        _keep(registry, home, contract, made.version, entry, folder if made.is_new else None)
     return entry
+
+
+def _keep(registry: Any, home: Path, contract: dict[str, Any], version: int, entry: dict[str, Any],
+          folder: Path | None = None) -> None:
+    """Sees that there is a copy of a version's bundle, and says so in the entry. folder: with its files, else they come
+    of the registry."""
+    try:
+        kept = kept_bundle(home, contract["task"], contract["workload"], version)
+        if folder is not None:
+            keep_bundle(folder, kept)
+        elif not kept.is_dir():  # the run that registered it died before it made the copy
+            registry.download_bundle(contract["task"], contract["workload"], kept, version)
+        entry["bundle"] = str(kept)
+    except (AssayError, OSError) as error:  # the registry holds it whole: a copy that is missing loses nothing
+        entry["message"] += f"; no copy of version {version} in {home / 'bundles'}: {error}"
 

@@ -59,10 +59,8 @@ def submit(
     arguments: Mapping[str, Any],
     endpoint: Endpoint,
     *,
-    experiment: str = EXPERIMENT,
     run_name: str | None = None,
     service_account: str | None = None,
-    caching: bool = True,
     now: datetime | None = None,
 ) -> SubmittedRun:
     """Start one run of a compiled pipeline.
@@ -71,10 +69,8 @@ def submit(
         package_path: the compiled YAML.
         arguments: values of the pipeline's parameters; those with defaults may be left out.
         endpoint: the cluster.
-        experiment: made where missing.
         run_name: without it the pipeline's name and the time.
         service_account: Kubernetes service account of the pods; None: the cluster's.
-        caching: False takes caching out of every task; True leaves what was compiled.
         now: the time for the name; without it the clock.
 
     Raises:
@@ -84,15 +80,15 @@ def submit(
     package = read_package(package_path)
     checked = check_arguments(package, arguments)
     name = run_name or f"{package.name} {now or datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-    with _sendable(package if caching else without_caching(package)) as path, connected(endpoint) as client:
+    with _sendable(package) as path, connected(endpoint) as client:
         run = client.run_pipeline(
-            experiment_id=_make_experiment(client, experiment, endpoint),
+            experiment_id=_make_experiment(client, endpoint),
             job_name=name,
             pipeline_package_path=str(path),
             params=checked,
             service_account=service_account,
         )
-        return SubmittedRun(run.run_id, f"{endpoint.url}/#/runs/details/{run.run_id}", name, experiment)
+        return SubmittedRun(run.run_id, f"{endpoint.url}/#/runs/details/{run.run_id}", name, EXPERIMENT)
 
 
 def create_schedule(
@@ -102,7 +98,6 @@ def create_schedule(
     arguments: Mapping[str, Any],
     endpoint: Endpoint,
     *,
-    experiment: str = EXPERIMENT,
     service_account: str | None = None,
     now: datetime | None = None,
 ) -> ScheduleInfo:
@@ -117,7 +112,6 @@ def create_schedule(
         package_path: the compiled YAML; later compilations reach the schedule only by creating it again.
         arguments: as in `submit`; `data_version` is set here where the pipeline has it and it is not given.
         endpoint: the cluster.
-        experiment: made where missing.
         service_account: as in `submit`.
         now: the time for `data_version` and the next runs; without it the clock.
 
@@ -131,7 +125,7 @@ def create_schedule(
     package = without_caching(read_package(package_path))
     arguments = check_arguments(package, _with_data_version(package, arguments, name, now))
     with _sendable(package) as path, connected(endpoint) as client:
-        experiment_id = _make_experiment(client, experiment, endpoint)
+        experiment_id = _make_experiment(client, endpoint)
         replaced = _recurring_runs(client, experiment_id, name)
         made = client.create_recurring_run(
             experiment_id=experiment_id,
@@ -152,24 +146,20 @@ def create_schedule(
     return replace(info, notes=notes + info.notes)
 
 
-def list_schedules(
-    endpoint: Endpoint, *, experiment: str = EXPERIMENT, now: datetime | None = None
-) -> tuple[ScheduleInfo, ...]:
-    """The schedules of the experiment, whoever made them; none where there is no such experiment.
+def list_schedules(endpoint: Endpoint, *, now: datetime | None = None) -> tuple[ScheduleInfo, ...]:
+    """The schedules of EXPERIMENT, whoever made them; none where there is no such experiment.
 
     Raises:
         SourceError: the cluster does not answer.
     """
     now = now or datetime.now(UTC)
     with connected(endpoint) as client:
-        experiment_id = _find_experiment(client, experiment, endpoint)
+        experiment_id = _find_experiment(client, endpoint)
         runs = _recurring_runs(client, experiment_id) if experiment_id is not None else []
     return tuple(_info(run, endpoint, now) for run in runs)
 
 
-def delete_schedule(
-    name: str, endpoint: Endpoint, *, experiment: str = EXPERIMENT, now: datetime | None = None
-) -> ScheduleInfo:
+def delete_schedule(name: str, endpoint: Endpoint) -> ScheduleInfo:
     """Take a schedule away, with any other of its name; runs that it started go on. Returns what stood there.
 
     Raises:
@@ -177,14 +167,14 @@ def delete_schedule(
         SourceError: the cluster does not answer.
     """
     with connected(endpoint) as client:
-        experiment_id = _find_experiment(client, experiment, endpoint)
+        experiment_id = _find_experiment(client, endpoint)
         runs = _recurring_runs(client, experiment_id) if experiment_id is not None else []
         named = [run for run in runs if run.display_name == name]
         for run in named:
             client.delete_recurring_run(run.recurring_run_id)
     if not named:
-        raise no_such_schedule(name, (run.display_name for run in runs), f"{endpoint.url}, {experiment}")
-    return _info(named[0], endpoint, now or datetime.now(UTC))
+        raise no_such_schedule(name, (run.display_name for run in runs), f"{endpoint.url}, {EXPERIMENT}")
+    return _info(named[0], endpoint, datetime.now(UTC))
 
 
 def _with_data_version(
@@ -205,13 +195,13 @@ def _sendable(package: PipelinePackage) -> Iterator[Path]:
         yield path
 
 
-def _make_experiment(client: Any, name: str, endpoint: Endpoint) -> str:
-    return str(client.create_experiment(name, namespace=endpoint.namespace).experiment_id)
+def _make_experiment(client: Any, endpoint: Endpoint) -> str:
+    return str(client.create_experiment(EXPERIMENT, namespace=endpoint.namespace).experiment_id)
 
 
-def _find_experiment(client: Any, name: str, endpoint: Endpoint) -> str | None:
+def _find_experiment(client: Any, endpoint: Endpoint) -> str | None:
     """The experiment's id, without making it."""
-    is_name = {"operation": _EQUALS, "key": "display_name", "stringValue": name}
+    is_name = {"operation": _EQUALS, "key": "display_name", "stringValue": EXPERIMENT}
     answer = client.list_experiments(
         filter=json.dumps({"predicates": [is_name]}), namespace=endpoint.namespace
     )

@@ -53,6 +53,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", help="mlflow.yaml to use; default: $ASSAY_CONFIG, ./mlflow.yaml, or the clone's own.")]
+KeyOption = Annotated[Path | None, typer.Option("--public-key", help="Key of the signer; default: the project's.")]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -90,6 +91,14 @@ def print_table(table: Table) -> None:
     if not bounded:
         table.width = Measurement.get(out, out.options.update(max_width=sys.maxsize), table).maximum
     out.print(table, crop=bounded, soft_wrap=not bounded)
+
+
+def folding_table(*names: str) -> Table:
+    """Columns that fold long names rather than cut them."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        table.add_column(Text(name), overflow="fold")
+    return table
 
 
 def line_width() -> int | None:

@@ -41,11 +41,10 @@ class RunFailedError(AssayError):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a finished run left: its folder, its summary (components/report.py) and all events."""
+    """What a finished run left: its folder and its summary (components/report.py)."""
 
     folder: Path
     summary: dict[str, Any]
-    events: tuple[dict[str, Any], ...]
     seconds: float
 
 
@@ -78,12 +77,10 @@ def run_local(
         finally:
             stop_group(child)
             shutil.rmtree(folder / "tmp", ignore_errors=True)
-    if child.returncode != 0:
-        raise _failure(events, folder, request.workloads)
     results = [event["summary"] for event in events if event["event"] == "result"]
-    if not results:
+    if child.returncode or not results:
         raise _failure(events, folder, request.workloads)
-    return RunOutcome(folder, results[-1], tuple(events), time.monotonic() - began)
+    return RunOutcome(folder, results[-1], time.monotonic() - began)
 
 
 @contextmanager

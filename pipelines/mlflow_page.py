@@ -53,7 +53,8 @@ def serve(tracking_uri: str, port: int, log: Path, on_ready: Callable[[str], Non
         try:
             while not _answers(address):
                 if child.poll() is not None or time.monotonic() > deadline:
-                    raise AssayError(f"MLflow's page: expected an answer within {START_S:g} s, got none ({address}); "
+                    got = "none" if child.returncode is None else f"exit status {child.returncode}"
+                    raise AssayError(f"MLflow's page: expected an answer within {START_S:g} s, got {got} ({address}); "
                                      f"its output: {log}")
                 time.sleep(0.2)
             on_ready(address)

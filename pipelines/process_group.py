@@ -23,5 +23,3 @@ def stop_group(child: "subprocess.Popen[bytes]") -> None:
             os.killpg(child.pid, sign)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=PATIENCE_S)
-            if sign is signal.SIGKILL:
-                return

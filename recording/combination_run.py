@@ -126,7 +126,7 @@ class CombinationRun:
             return
         for name, command in self._loads.items():
             if command is not None:
-                self._start(name, command, (), stamped=True)
+                self._start(name, command, (), stamped=True, called=f"{name}'s load")
         if self._combination.interference:
             folder = self._folder / "interference"
             folder.mkdir()
@@ -135,11 +135,12 @@ class CombinationRun:
             self._start("interference", command, groups, stamped=False)
 
     def _start(
-        self, name: str, command: Sequence[str | Path], groups: Sequence[Path], *, stamped: bool
+        self, name: str, command: Sequence[str | Path], groups: Sequence[Path], *, stamped: bool, called: str = ""
     ) -> Running:
+        """called: in messages, where not by the name of its log."""
         log = self._folder / f"{name}.log"
         running = self._stage.guard.start(
-            name,
+            called or name,
             command,
             output=subprocess.PIPE if stamped else self._folder / f"{name}.out",
             groups=groups,

@@ -65,12 +65,10 @@ class Throttling:
     Attributes:
         periods: periods in which the group had something to run.
         throttled: those of them in which its quota ran out.
-        throttled_s: time for which it was stopped, s.
     """
 
     periods: int = 0
     throttled: int = 0
-    throttled_s: float = 0.0
 
 
 class ControlGroups:
@@ -132,8 +130,7 @@ class ControlGroups:
             return Throttling()
         lines = (self._hierarchy.cpu / self._full(name) / "cpu.stat").read_text().splitlines()
         counts = {key: int(value) for key, value in (line.split() for line in lines)}
-        nanoseconds = counts.get("throttled_time", 1000 * counts.get("throttled_usec", 0))
-        return Throttling(counts.get("nr_periods", 0), counts.get("nr_throttled", 0), nanoseconds / 1e9)
+        return Throttling(counts.get("nr_periods", 0), counts.get("nr_throttled", 0))
 
     def remove(self, folders: Sequence[Path]) -> None:
         """Removes groups that `make` returned; their processes must have ended. What stays is left to the reaper."""

@@ -65,11 +65,8 @@ class Campaign(Generic[Unit]):
             scratch: parent of the temporary folder; None: the system's.
             ending: what is done at the end, which may take its time on a slow disk.
         """
-        left = self.left
-        if not left:
-            return
         with sigterm_as_exit(), Guard(scratch) as guard:
             try:
-                record(guard, left)
+                record(guard, self.left)
             finally:
                 self.tell("cleanup", ending)

@@ -48,6 +48,8 @@ def prepare_state(guard: Guard, name: str, prepare: Prepare, is_ready: Callable[
 
     def run(command: Sequence[str | Path]) -> None:
         status = guard.call(name, command, output=log, environment=ENVIRONMENT)
+        if status is None:
+            raise failed(f"no end of {command[0]} in time")
         if status != 0:
             raise failed(f"status {status} from {command[0]}")
 

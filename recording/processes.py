@@ -213,13 +213,13 @@ class Guard:
         output: Path,
         environment: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
-    ) -> int:
-        """Runs a program to its end, for `timeout_s` at most, and returns its exit status (-1: too slow)."""
+    ) -> int | None:
+        """Runs a program to its end, for `timeout_s` at most, and returns its exit status (None: too slow)."""
         running = self.start(name, command, output=output, environment=environment)
         try:
             return running.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            return -1
+            return None
         finally:
             self.stop([running], grace_s=0)
 

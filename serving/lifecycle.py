@@ -101,7 +101,18 @@ class Lifecycle:
         Raises:
             RefusedError: there is no champion, its bundle does not check, or the ledger's end was cut off.
         """
-        return self._open(task, workload, None, least_head)
+        return self.open(task, workload, None, least_head)
+
+    def open(self, task: str, workload: str, version: int | None, least_head: str | None = None) -> CheckedBundle:
+        """The checked bundle of a version that passed its gates, None: of the champion. See `open_champion`."""
+        standing = self._promotions.read(task, workload, least_head)
+        chosen = standing.champion if version is None else version
+        if chosen is None:
+            raise RefusedError(
+                f"workload must have a champion, got none for {task}, {workload} ({self._ledger.path}); "
+                "run the train pipeline, or promote a challenger"
+            )
+        return self._bundles.open(task, workload, standing, chosen)
 
     def download_bundle(
         self, task: str, workload: str, destination: Path, version: int | None = None, least_head: str | None = None
@@ -113,7 +124,7 @@ class Lifecycle:
                 end was cut off.
             InputError: the destination is there already.
         """
-        bundle = self._open(task, workload, version, least_head)
+        bundle = self.open(task, workload, version, least_head)
         write_folder(bundle, destination)
         return bundle
 
@@ -185,7 +196,7 @@ class Lifecycle:
                 )
             if chosen == standing.champion:
                 raise RefusedError(f"version must not be champion already, got {chosen} ({task}, {workload})")
-            bundle = self._open_version(task, workload, standing, chosen)
+            bundle = self._bundles.open(task, workload, standing, chosen)
             failed = present_failures(bundle, self._configuration)
             if failed and not override_gates:
                 raise RefusedError(
@@ -282,7 +293,7 @@ class Lifecycle:
             return ()
         task, workload = bundle.contract.task, bundle.contract.workload
         try:
-            champion = self._open_version(task, workload, standing, standing.champion)
+            champion = self._bundles.open(task, workload, standing, standing.champion)
         except AssayError as error:
             return (f"{GATE} could not be decided: champion version {standing.champion}: {error}",)
         weaknesses = weaker_in(bundle.promise, champion.promise)
@@ -299,7 +310,7 @@ class Lifecycle:
         drifts: tuple[Drift, ...],
     ) -> Promotion:
         """Moves the champion to a version whose bundle checks. The ledger is held."""
-        bundle = self._open_version(task, workload, standing, version)
+        bundle = self._bundles.open(task, workload, standing, version)
         move = self._new_move(task, workload, standing, version, bundle.sha256, reason)(action)
         lost = self._promotions.record([move])
         return Promotion(move.model, version, standing.champion, tuple(dict.fromkeys((*drifts, *lost))))
@@ -317,18 +328,3 @@ class Lifecycle:
             )  # fmt: skip
 
         return move
-
-    def _open(self, task: str, workload: str, version: int | None, least_head: str | None) -> CheckedBundle:
-        standing = self._promotions.read(task, workload, least_head)
-        chosen = standing.champion if version is None else version
-        if chosen is None:
-            raise RefusedError(
-                f"workload must have a champion, got none for {task}, {workload} ({self._ledger.path}); "
-                "run the train pipeline, or promote a challenger"
-            )
-        return self._open_version(task, workload, standing, chosen)
-
-    def _open_version(self, task: str, workload: str, standing: Standing, version: int) -> CheckedBundle:
-        """A version's bundle, checked to be the one in the ledger."""
-        return self._bundles.open(task, workload, standing, version)
-

@@ -24,16 +24,18 @@ from typing import IO, Any
 
 import psutil
 
-from benchmarks.control.soak_service import FIXED, GROUP, Group, exporter, idle_process, metrics
+from benchmarks.control.soak_service import FIXED, exporter, idle_process, metrics
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, write_results
 from feature_store.errors import InputError
+from feature_store.process_end import end_with_parent
 from models.control.training.trajectory_log import read_log
 from pipelines.request import code_version
 from recording.live.prometheus import LivePrometheus
 from recording.loopback import free_port
 from recording.processes import Guard
 from recording.tools import require_tools
+from serving.actuators.control_group.group import ControlGroup
 
 OUTPUT = RESULTS / "control_soak.json"
 FORMAT = "assay-control-soak/1"
@@ -65,13 +67,13 @@ class Steps:
                 self.failures.append(record["failure"])
 
 
-def controller_file(url: str, group: Group, state: Path) -> dict[str, Any]:
+def controller_file(url: str, group: ControlGroup, state: Path) -> dict[str, Any]:
     """What an operator writes."""
     return {"prometheus": url, "newest": "max(timestamp(rate_rps))", "fresh_s": 10, "timeout_s": 3, "fixed": FIXED,
             "signals": {name: f"max({name})" for name in metrics(0.0, 1.0, 1.0)},
             "shield": {"hold": ["target_replicas", "target_memory_limit_mib"]},
             "out_of_distribution": {"margin": 100},  # the metrics are made up
-            "cgroup": {"group": GROUP, "parent": group.parent, "state": str(state)}}
+            "cgroup": {"group": group.name.strip("/"), "state": str(state)}}
 
 
 def sample(process: psutil.Process, began: float, steps: Steps) -> dict[str, float | None]:
@@ -89,17 +91,18 @@ def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     MissingToolError."""
     steps, own_port = round(options.seconds / options.every), free_port()
     require_tools(["prometheus"])
-    with idle_process() as group, exporter(group) as port, Guard(work) as guard:
+    with Guard(work) as guard, exporter(group := idle_process(guard)) as port:
         server = LivePrometheus(guard, (port, own_port), 1.0)
         server.await_value("rate_rps", 60.0)
         (work / "controller.json").write_text(json.dumps(controller_file(server.url, group, work / "state")))
         command = ["control", "--task", options.task, "--workload", options.workload, "--actuator", "cgroup",
                    "--controller", str(work / "controller.json"), "--folder", str(work / "controller"), "--every",
                    str(options.every), "--steps", str(steps), "--metrics-port", str(own_port), "--json"]
-        found = group.limit("cpu"), group.limit("memory")
+        found = group.read()
         with (work / "errors").open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-c", "from pipelines.command_line import main; main()", *command], cwd=ROOT,
+                preexec_fn=end_with_parent,
                 text=True, stdout=subprocess.PIPE, stderr=errors, env={**os.environ, "ASSAY_HOME": str(options.home)})
         try:
             rows, said = _watched(process, options.seconds)
@@ -111,7 +114,7 @@ def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
         if process.returncode or said.actors.total() != steps:
             told = (work / "errors").read_text().strip() or f"{said.actors.total()} of {steps} steps"
             raise InputError(f"controller must run to its end, got exit code {process.returncode}: {told}")
-        given_back = (group.limit("cpu"), group.limit("memory")) == found
+        given_back = group.read() == found
     logged = read_log(work / "controller" / "steps")
     return {"steps": steps, "actors": dict(said.actors), "failures": len(said.failures), "given_back": given_back,
             "reasons": dict(said.reasons.most_common(5)),

@@ -5,49 +5,27 @@ policy and fallback have something to decide: a load that rises and falls, and a
 """
 
 import math
-import os
-import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from feature_store.control_group_limits import FILES, amount, from_files, to_files
+from feature_store.control_group_limits import amount
 from feature_store.errors import InputError
-from recording.control_groups import find_hierarchy
+from recording.control_groups import ControlGroups, find_hierarchy
 from recording.loopback import ADDRESS
-from recording.reaper import remove_group
+from recording.processes import Guard
+from serving.actuators.control_group.group import ControlGroup
 
 HOST = Path("/sys/fs/cgroup")
-GROUP = "service"
 MIB = 2**20
 MEAN_RPS, PERIOD_S, SECONDS_A_REQUEST, MEMORY_MIB, IDLE_MS = 300.0, 600.0, 0.002, 96.0, 5.0
 _MOST_BUSY = 0.95  # of a queue whose latency is still said
 FIXED = {"io_utilization": 0.0, "network_utilization": 0.0, "served_share": 1.0}
-
-
-@dataclass(frozen=True)
-class Group:
-    """The control group `parent`/service of this host."""
-
-    parent: str
-    version: int
-    folders: Mapping[str, Path]
-
-    def limit(self, name: str) -> float:
-        """cpu: cores; memory: bytes."""
-        texts = {file: (self.folders[name] / file).read_text() for file in FILES[self.version][name]}
-        return amount(from_files(self.version, name, texts))
-
-    def set(self, name: str, text: str) -> None:
-        """As in version 2."""
-        for file, written in to_files(self.version, name, text).items():
-            (self.folders[name] / file).write_text(written)
 
 
 def metrics(seconds: float, cores: float, memory_mib: float) -> dict[str, float]:
@@ -59,9 +37,8 @@ def metrics(seconds: float, cores: float, memory_mib: float) -> dict[str, float]
             "p99_ms": IDLE_MS / (1.0 - min(used / cores, _MOST_BUSY))}
 
 
-@contextmanager
-def idle_process() -> Iterator[Group]:
-    """A sleeping process in a group with 1 core and 256 MiB.
+def idle_process(guard: Guard) -> ControlGroup:
+    """The group of a sleeping process, with 1 core and 256 MiB.
 
     Raises:
         InputError: control groups are not writable here.
@@ -69,42 +46,27 @@ def idle_process() -> Iterator[Group]:
     hierarchy = find_hierarchy(HOST)
     if hierarchy.cpu is None or hierarchy.memory is None:
         raise InputError("control groups with CPU and memory must be writable, got none (run as root)")
-    parent = f"assay-soak-{os.getpid()}"
-    folders = {"cpu": hierarchy.cpu / parent / GROUP, "memory": hierarchy.memory / parent / GROUP}
-    for folder in dict.fromkeys(folders.values()):
-        folder.parent.mkdir()
-        if hierarchy.version == 2:
-            (folder.parent / "cgroup.subtree_control").write_text("+cpu +memory")
-        folder.mkdir()
-    process = subprocess.Popen(["sleep", "infinity"])
-    try:
-        for folder in dict.fromkeys(folders.values()):
-            (folder / "cgroup.procs").write_text(str(process.pid))
-        group = Group(parent, hierarchy.version, folders)
-        group.set("cpu", "100000 100000")
-        group.set("memory", str(256 * MIB))
-        yield group
-    finally:
-        process.kill()
-        process.wait()
-        for folder in dict.fromkeys(folders.values()):
-            remove_group(folder)
-            remove_group(folder.parent)
+    groups = ControlGroups(guard, hierarchy)
+    folders = groups.make("soak", cpu=True, memory_mb=256.0)
+    groups.set_quota("soak", 1.0)
+    guard.start("sleep", ["sleep", "infinity"], output=guard.folder / "sleep.log", groups=folders)
+    return ControlGroup(HOST, "", folders[-1].name)
 
 
 class _Metrics(Collector):
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: ControlGroup) -> None:
         self._group, self._began = group, time.monotonic()
 
     def collect(self) -> Iterator[Metric]:
         """What the service measures now."""
-        limits = self._group.limit("cpu"), self._group.limit("memory") / MIB
-        for name, value in metrics(time.monotonic() - self._began, *limits).items():
+        limits = self._group.read()
+        for name, value in metrics(time.monotonic() - self._began, amount(limits["cpu"]),
+                                   amount(limits["memory"]) / MIB).items():
             yield GaugeMetricFamily(name, f"{name} of the service", value)
 
 
 @contextmanager
-def exporter(group: Group) -> Iterator[int]:
+def exporter(group: ControlGroup) -> Iterator[int]:
     """The port at which the service's metrics are served."""
     registry = CollectorRegistry()
     registry.register(_Metrics(group))

@@ -56,7 +56,7 @@ def number(value: float) -> str:
     """Three significant digits, thousands separated, no exponent between 0.0001 and a billion."""
     if value == 0:
         return "0"
-    if abs(value) >= 1000:
+    if abs(value) >= 999.5:  # which rounds to a thousand
         return f"{float(f'{value:.{SIGNIFICANT}g}'):,.0f}"
     text = f"{value:#.{SIGNIFICANT}g}"
     return text.rstrip(".")

@@ -33,7 +33,7 @@ def run_benchmark(name: str, module: ModuleType, arguments: Sequence[str]) -> in
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; what was measured is kept, and the same command goes on from there", file=sys.stderr)
+        print("stopped; the result file holds what was finished", file=sys.stderr)
         return 130
     if module.OUTPUT is not None:
         print(f"wrote {options.output.name}", file=sys.stderr)

@@ -19,6 +19,8 @@ from typing import Any
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.limited_process import tree_resident_mib
 from components.progress import read_events
+from feature_store.errors import AssayError
+from feature_store.process_end import end_with_parent
 
 SAMPLE_SECONDS = 0.5
 STOP_SECONDS = 12.0
@@ -64,12 +66,13 @@ def run_assay(options: Sequence[str], home: Path, configuration: Path = ROOT / "
     """Runs `assay run --json` with `home` as its state folder and waits for it.
 
     Raises:
-        RuntimeError: the run failed; a workload that does not pass its gates is no failure.
+        AssayError: the run failed; a workload that does not pass its gates is no failure.
     """
     home.mkdir(parents=True, exist_ok=True)
     command = [*COMMAND, "run", "--json", "--name", "benchmark", *options]
     began, clock = time.time(), time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=home, env=_environment(home, configuration))
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=home, env=_environment(home, configuration),
+                             preexec_fn=end_with_parent)
     try:
         with _MemoryWatch(child.pid) as memory:
             output, _ = child.communicate()
@@ -81,7 +84,7 @@ def run_assay(options: Sequence[str], home: Path, configuration: Path = ROOT / "
     except json.JSONDecodeError:
         summary = {"error": output.decode(errors="replace")[-300:]}
     if "error" in summary or child.returncode not in (0, 1):
-        raise RuntimeError(f"assay run must finish, got exit code {child.returncode}: {summary.get('error')}")
+        raise AssayError(f"assay run must finish, got exit code {child.returncode}: {summary.get('error')}")
     events, _ = read_events(home / "runs" / "benchmark" / "events.jsonl")
     return AssayRun(began, ended, seconds, child.returncode, summary, step_times(events), memory.peak_gb)
 

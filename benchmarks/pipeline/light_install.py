@@ -100,7 +100,8 @@ def installations(folder: Path, output: Path) -> list[Installed]:
 
 def made_of() -> str:
     """Digest of the code that measures, of the modules of the wheel, and of what is installed beside it."""
-    files = (*light_closure().modules.values(), ROOT / "deploy/assay_serving/pyproject.toml", ROOT / "constraints.txt")
+    files = (CHILD, *light_closure().modules.values(), ROOT / "deploy/assay_serving/pyproject.toml",
+             ROOT / "constraints.txt")
     own = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
     return code_digest("benchmarks.pipeline.light_install", "benchmarks") + own
 

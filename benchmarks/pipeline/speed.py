@@ -54,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _begin(output: Path) -> dict[str, Any]:
     """The result file as it stands, without what another machine or other packages have measured."""
-    before, machine = read_results(output) or {}, describe_machine()
+    before, machine = read_results(output) or {"format": FORMAT}, describe_machine()
+    if before.get("format") != FORMAT:
+        raise InputError(f"--output: expected a file of format {FORMAT}, got {before.get('format')} ({output}); "
+                         "name another file")
     kept = before.get("measurements", {})
     if kept and {key: value for key, value in before["machine"].items() if key != "date"} != machine:
         print(f"{output} is of another machine or of other packages: it begins anew", file=sys.stderr)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.commands.registry_commands import ReasonOption, WorkloadOption, open_registry
-from pipelines.console import ConfigOption, JsonOption, out, print_json, reported, working
+from pipelines.console import ConfigOption, JsonOption, print_json, print_line, reported, working
 
 if TYPE_CHECKING:
     from serving.ledger_entry import Entry
@@ -47,5 +47,4 @@ def _told(what: str, entry: "Entry", json_output: bool) -> None:
     if json_output:
         print_json(entry.to_json())
         return
-    out.print(f"{what} on {entry.move.task}, {entry.move.workload}: entry {entry.sequence} of the ledger",
-              highlight=False, soft_wrap=True)
+    print_line(f"{what} on {entry.move.task}, {entry.move.workload}: entry {entry.sequence} of the ledger")

@@ -11,13 +11,20 @@ from feature_store.errors import InputError, RefusedError
 from feature_store.schema import METRICS
 from models.reporting.formatting import count
 from pipelines.commands.known_names import require_known
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
+from pipelines.console import (
+    ConfigOption,
+    JsonOption,
+    KeyOption,
+    configuration_from,
+    print_json,
+    print_line,
+    reported,
+    working,
+)
 
 if TYPE_CHECKING:
     from models.configuration import Configuration
     from serving.session import Predictor
-
-KeyOption = Annotated[Path | None, typer.Option("--public-key", help="Key of the signer; default: the project's.")]
 
 
 @reported
@@ -66,12 +73,11 @@ def check(
                     "guarantee": None if contract.guarantee is None else contract.guarantee.statement,
                     "seconds": seconds})
         return
-    out.print(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, "
-              f"{count(checked.leaves, 'leaf box', 'leaf boxes')} proved again ({seconds:.2f} s)",
-              highlight=False, soft_wrap=True)
-    out.print(contract.specification.statement, highlight=False)
+    print_line(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, "
+               f"{count(checked.leaves, 'leaf box', 'leaf boxes')} proved again ({seconds:.2f} s)")
+    print_line(contract.specification.statement)
     if contract.guarantee is not None:
-        out.print(f"Closed loop, proved again: {contract.guarantee.statement}", highlight=False)
+        print_line(f"Closed loop, proved again: {contract.guarantee.statement}")
 
 
 def _check_proof(proof: Path, model: Path, specification: Path, timeout: float, json_output: bool) -> None:
@@ -96,8 +102,8 @@ def _check_proof(proof: Path, model: Path, specification: Path, timeout: float, 
     if not checked.accepted:
         raise RefusedError(checked.reason)
     leaves, parts = count(checked.leaves, "leaf box", "leaf boxes"), count(checked.parts, "part")
-    out.print(f"accepted: {leaves} in {parts} proved again ({seconds:.2f} s)", highlight=False)
-    out.print(f"{checked.statement} {checked.execution}", highlight=False, markup=False)
+    print_line(f"accepted: {leaves} in {parts} proved again ({seconds:.2f} s)")
+    print_line(f"{checked.statement} {checked.execution}")
 
 
 @reported
@@ -159,12 +165,12 @@ def predict(
         print_json(result)
         return
     for name, value in answers.items():
-        out.print(f"{contract.workload}: {name} = {value:.4g} {prediction.units[name]}", highlight=False)
+        print_line(f"{contract.workload}: {name} = {value:.4g} {prediction.units[name]}")
     for item in contract.inputs:
         notes = " (assumed: the middle of its range)" * (item.name in assumed)
         notes += f" (outside the proved box, moved to [{item.minimum:g}, {item.maximum:g}])" * (
             item.name in prediction.outside_box)
-        out.print(f"  {item.name} = {values[item.name]:.4g} {item.unit}{notes}", highlight=False, soft_wrap=True)
+        print_line(f"  {item.name} = {values[item.name]:.4g} {item.unit}{notes}")
 
 
 def _champion(configuration: "Configuration", task: str, workload: str, quiet: bool,

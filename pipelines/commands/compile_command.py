@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feature_store.errors import InputError
-from pipelines.console import JsonOption, out, print_json, reported, working
+from pipelines.console import JsonOption, print_json, print_line, reported, working
 
 if TYPE_CHECKING:  # reads pydantic
     from pipelines.values_file import ValuesFile
@@ -39,4 +39,4 @@ def compile_pipeline(
         raise InputError(f"output: expected a name that ends in .yaml, got {output}")
     with working("compiling the pipeline"):
         compile_train(output, image=image, values=read_values(values))
-    print_json({"package": str(output)}) if json_output else out.print(f"wrote {output}", highlight=False)
+    print_json({"package": str(output)}) if json_output else print_line(f"wrote {output}")

@@ -10,6 +10,7 @@ from pipelines.console import (
     GENERIC,
     ConfigOption,
     JsonOption,
+    KeyOption,
     configuration_from,
     print_json,
     print_line,
@@ -41,7 +42,7 @@ def control(
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,
     generic: Annotated[bool, typer.Option("--generic", help="The policy that ships with Assay for services of all "
                                                             "kinds, with --shadow alone.")] = False,
-    public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
+    public_key: KeyOption = None,
     folder: Annotated[Path | None, typer.Option(
         help="Log and memory of this controller; default: controllers/<task>/<workload> in the state folder, "
              "shadow/<task>/<workload> with --shadow.")] = None,

@@ -9,10 +9,10 @@ import typer
 from feature_store.errors import InputError
 from feature_store.whole_files import require_writable, whole_file
 from models.reporting.formatting import count
-from pipelines.commands.bundle_commands import KeyOption
 from pipelines.console import (
     ConfigOption,
     JsonOption,
+    KeyOption,
     configuration_from,
     print_json,
     print_line,
@@ -86,7 +86,7 @@ def _scores(localizer: Any, table: Any, model: Path, public_key: Path) -> Any:
 
 
 def _write(localizer: Any, found: Any, traces: Path, window: float, table: Path) -> None:
-    recording = traces if traces.is_dir() else traces.parent
+    recording = (traces if traces.is_dir() else traces.parent).resolve()  # `.` has no name
     if (recording / localizer.ANOMALIES).is_file():
         rows = localizer.labelled(found, recording, window)
     else:

@@ -124,7 +124,7 @@ def _seconds(text: str, window_s: float) -> float:
     except (ValueError, KeyError):
         value = 0.0
     if not 0 < value <= 366 * units["d"]:
-        raise InputError(f"last must be a time such as 90m, 36h or 7d, got {text!r}")
+        raise InputError(f"last must be a time such as 90m, 36h or 7d, of at most 366d, got {text!r}")
     if not 2 * window_s <= value <= MOST_WINDOWS * window_s:
         raise InputError(f"last must be 2 to {MOST_WINDOWS:,} windows (--window) of {window_s:g} s, got {text}, which "
                          f"are {value / window_s:.4g}")

@@ -4,12 +4,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table as TextTable
 from rich.text import Text
 
 from feature_store.errors import InputError
 from models.reporting.formatting import significant
-from pipelines.console import JsonOption, err, print_json, print_line, print_table, reported, working
+from pipelines.console import (
+    JsonOption,
+    folding_table,
+    print_json,
+    print_line,
+    print_note,
+    print_table,
+    reported,
+    working,
+)
 
 if TYPE_CHECKING:
     from feature_store.measurements import Measurements
@@ -120,9 +128,9 @@ def _print_notes(notes: tuple[str, ...], verbose: bool) -> None:
         return
     shown = notes if verbose else notes[:WORST]
     hidden = "; the worst, all with --verbose" if len(shown) < len(notes) else ""
-    err.print(f"{len(notes):,} note{'s' * (len(notes) > 1)} on the data{hidden}:", highlight=False)
+    print_note(f"{len(notes):,} note{'s' * (len(notes) > 1)} on the data{hidden}:")
     for note in shown:
-        err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        print_note(f"note: {note}")
 
 
 def _recommendation_json(advice: "Recommendation") -> dict[str, Any]:
@@ -140,7 +148,7 @@ def _print_recommendation(advice: "Recommendation", file: "Measurements", deadli
     target, cost = file.mapping.target, file.mapping.cost
     unit, price = f", {target.unit}" if target.unit else "", f", {cost.unit}" if cost and cost.unit else ""
     names = [rule.name for rule in file.mapping.configuration]
-    table = _table("", *names, f"{target.name}{unit}", f"{advice.coverage:.0%} from", "to",
+    table = folding_table("", *names, f"{target.name}{unit}", f"{advice.coverage:.0%} from", "to",
                    f"cost of a run{price}", "runs")
     for column in table.columns[1 + len(names):]:
         column.justify = "right"
@@ -171,7 +179,7 @@ def _print_recommendation(advice: "Recommendation", file: "Measurements", deadli
 
 
 def _print_audit(audits: "dict[str, TableAudit]", directions: dict[str, Any], verbose: bool) -> None:
-    table = _table("column", "target must be", "pairs", "obey", "or within noise", "95 % interval", "verdict",
+    table = folding_table("column", "target must be", "pairs", "obey", "or within noise", "95 % interval", "verdict",
                    "workloads against")
     for column in (*table.columns[2:6], table.columns[7]):
         column.justify = "right"
@@ -201,14 +209,6 @@ def _print_exceptions(name: str, one: "TableAudit", verbose: bool) -> None:
         print_line(f"{name}: {workload} contradicts, {one.workloads[workload].obeys:.1%} of its pairs obey")
     if len(shown) < len(one.exceptions):
         print_line(f"{name}: {len(one.exceptions) - len(shown):,} more workloads contradict; --verbose names them")
-
-
-def _table(*names: str) -> TextTable:
-    """Columns that fold long names rather than cut them."""
-    table = TextTable(box=None, header_style="bold", pad_edge=False)
-    for name in names:
-        table.add_column(Text(name), overflow="fold")
-    return table
 
 
 def _text(value: Any) -> str:

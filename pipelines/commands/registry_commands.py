@@ -13,7 +13,6 @@ from pipelines.console import (
     JsonOption,
     configuration_from,
     line_width,
-    out,
     print_json,
     print_line,
     reported,
@@ -100,11 +99,11 @@ def retire(
         print_json({"model": made.model, "version": made.version, "champion": made.champion, "drifts": drifts})
         return
     for drift in drifts:
-        out.print(f"note: {drift}", highlight=False, soft_wrap=True)
+        print_line(f"note: {drift}")
     now = f"version {made.champion} is champion"
     if made.champion is None:
         now = "there is no champion now: the next version that passes its gates becomes it, or `assay promote`"
-    out.print(f"retired: {made.model} version {made.version}; {now}", highlight=False, soft_wrap=True)
+    print_line(f"retired: {made.model} version {made.version}; {now}")
 
 
 @reported
@@ -130,7 +129,7 @@ def history(
         print_json(found)
         return
     if not found:
-        out.print("the ledger has no entries yet")
+        print_line("the ledger has no entries yet")
         return
     shown = found[-rows:]
     for line in history_lines(shown, line_width()):
@@ -155,7 +154,7 @@ def adopt(config: ConfigOption = None, json_output: JsonOption = False) -> None:
     if json_output:
         print_json({"home": str(made.home), "before": str(made.before), "paths": made.paths})
         return
-    out.print(f"adopted: {made.home}; {made.paths} paths led to {made.before} before", highlight=False, soft_wrap=True)
+    print_line(f"adopted: {made.home}; {made.paths} paths led to {made.before} before")
 
 
 @reported
@@ -280,8 +279,8 @@ def _moved(what: str, made: Any, json_output: bool) -> None:
                     "notes": list(made.notes), "drifts": [str(drift) for drift in made.drifts]})
         return
     for drift in made.drifts:
-        out.print(f"note: {drift}", highlight=False, soft_wrap=True)
+        print_line(f"note: {drift}")
     for note in made.notes:
-        out.print(note, highlight=False, markup=False, soft_wrap=True)
+        print_line(note)
     before = f" (before: {made.previous_version})" if made.previous_version else ""
-    out.print(f"{what}: {made.model} version {made.version} is champion{before}", highlight=False)
+    print_line(f"{what}: {made.model} version {made.version} is champion{before}")

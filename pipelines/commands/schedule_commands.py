@@ -25,7 +25,16 @@ from pipelines.commands.train_commands import (
     TelemetryOption,
     WorkloadOption,
 )
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
+from pipelines.console import (
+    ConfigOption,
+    JsonOption,
+    configuration_from,
+    print_json,
+    print_line,
+    print_table,
+    reported,
+    working,
+)
 from pipelines.request import Fanout, check_run_name, make_request
 from pipelines.schedules.schedule_info import ScheduleInfo
 
@@ -150,7 +159,7 @@ def delete(
     if json_output:
         print_json({"deleted": gone.name})
     else:
-        out.print(f"deleted {gone.name}", highlight=False)
+        print_line(f"deleted {gone.name}")
 
 
 def _show(schedules: list[ScheduleInfo], json_output: bool) -> None:
@@ -158,13 +167,13 @@ def _show(schedules: list[ScheduleInfo], json_output: bool) -> None:
         print_json([asdict(one) for one in schedules])
         return
     if not schedules:
-        out.print("no schedules")
+        print_line("no schedules")
         return
     table = Table("name", "cron", "next runs", "where", "enabled")
     for one in schedules:
         times = "\n".join(time.strftime("%a %Y-%m-%d %H:%M %Z") for time in one.next_runs)
         table.add_row(one.name, one.cron + (f"\nKFP: {one.kfp_cron}" if one.kfp_cron else ""), times, one.target,
                       "yes" if one.enabled else "no")
-    out.print(table)
+    print_table(table)
     for note in dict.fromkeys(note for one in schedules for note in one.notes):
-        out.print(f"note: {note}", highlight=False, soft_wrap=True)
+        print_line(f"note: {note}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pipelines.commands.known_names import require_in_ledger
-from pipelines.console import ConfigOption, configuration_from, print_line, reported
+from pipelines.console import ConfigOption, KeyOption, configuration_from, print_line, reported
 
 
 @reported
@@ -17,7 +17,7 @@ def serve(
     task: Annotated[str | None, typer.Option(help="Task of the champions; default: all.")] = None,
     bundle: Annotated[list[Path] | None, typer.Option(help="A bundle folder instead of the ledger's champions, as "
                                                            "often as needed.")] = None,
-    public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
+    public_key: KeyOption = None,
     folder: Annotated[Path | None, typer.Option(
         help="Keeps the ledger and the champions there: after a restart an older ledger is refused, and what was "
              "served goes on while the real one is away.")] = None,

@@ -11,6 +11,7 @@ from pipelines.console import (
     GENERIC,
     ConfigOption,
     JsonOption,
+    KeyOption,
     configuration_from,
     print_json,
     print_line,
@@ -27,7 +28,7 @@ def shadow_report(
         help="Of the shadow; default: shadow/<task>/<workload> in the state folder.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,
     generic: Annotated[bool, typer.Option("--generic", help="It was the policy that ships with Assay.")] = False,
-    public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
+    public_key: KeyOption = None,
     output: Annotated[Path | None, typer.Option(help="The page; default: report.html in the shadow's folder.")] = None,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:

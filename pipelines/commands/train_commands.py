@@ -95,7 +95,7 @@ def run(
         if scheduled and not is_new(state, request.command, digest):
             message = (f"no new data since the last run (data {request.data_version[:12]}), and the same code, task "
                        "and gates: nothing was registered")
-            print_json({"status": "no new data", "message": message}) if json_output else out.print(message)
+            print_json({"status": "no new data", "message": message}) if json_output else print_line(message)
             return
         if not json_output:
             counts = f"{count(len(request.workloads), 'workload')}, {count(len(gates), 'gate')}"
@@ -114,10 +114,9 @@ def run(
     else:
         out.print(summary_table(outcome.summary))
         for line in summary_notes(outcome.summary):
-            out.print(line, highlight=False, markup=False, soft_wrap=True)
+            print_line(line)
         took = f"{outcome.seconds:.0f} s" if outcome.seconds < 120 else f"{outcome.seconds / 60:.0f} min"
-        out.print(f"{took} in all; the steps' own output: {outcome.folder / 'kfp.log'}",
-                  highlight=False, soft_wrap=True)
+        print_line(f"{took} in all; the steps' own output: {outcome.folder / 'kfp.log'}")
     raise typer.Exit(run_exit_code(outcome.summary))
 
 
@@ -153,4 +152,4 @@ def submit(
     if json_output:
         print_json(vars(submitted))
     else:
-        out.print(f"submitted {submitted.name}: {submitted.run_id}\n{submitted.url}", highlight=False, soft_wrap=True)
+        print_line(f"submitted {submitted.name}: {submitted.run_id}\n{submitted.url}")

@@ -20,6 +20,7 @@ from pipelines.console import (
     ConfigOption,
     JsonOption,
     configuration_from,
+    folding_table,
     print_json,
     print_line,
     print_table,
@@ -86,7 +87,7 @@ def _print(found: "Understanding", verbose: bool) -> None:
 
 
 def _columns(found: "Understanding") -> Table:
-    table = _table("column", "unit", "role", "made of", "least", "median", "most")
+    table = folding_table("column", "unit", "role", "made of", "least", "median", "most")
     for column in table.columns[4:]:
         column.justify = "right"
     for one in found.columns:
@@ -96,7 +97,7 @@ def _columns(found: "Understanding") -> Table:
 
 
 def _workloads(shown: Sequence["WorkloadFound"]) -> Table:
-    table = _table("workload", "rows", "inputs", "missing", "target", "fits")
+    table = folding_table("workload", "rows", "inputs", "missing", "target", "fits")
     table.columns[1].justify = "right"
     for one in shown:
         table.add_row(*map(Text, (one.name, "" if one.rows is None else f"{one.rows:,}",
@@ -124,10 +125,3 @@ def _print_bad_rows(name: str, found: "BadRowsFound", verbose: bool) -> None:
         print_line(f"{name}:   {found.unit} {bad.row}, column {bad.column!r}: {bad.value} ({bad.rule})")
     if not verbose and len(found.first) > WORST:
         print_line(f"{name}:   and {found.count - WORST:,} more; --verbose shows the first {len(found.first)}")
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in names:
-        table.add_column(Text(name), overflow="fold")
-    return table

@@ -177,29 +177,26 @@ def _say(text: str) -> None:
         raise InputError(f"standard output must be writable, got {error}") from error
 
 
+@contextmanager
 def _progress(quiet: bool) -> Any:
     """A progress bar on a terminal: share of the box proved, open boxes, worst bound."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    @contextmanager
-    def shown() -> Any:
-        if quiet or not err.is_terminal:
-            yield None
-            return
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(),
-                   TextColumn("{task.percentage:5.1f} % proved"),
-                   TextColumn("{task.fields[boxes]} boxes open, worst bound {task.fields[worst]:.3g}"),
-                   TimeElapsedColumn())
-        with Progress(*columns, console=err, transient=True) as bar:
-            line = bar.add_task("verify", total=1.0, boxes=1, worst=float("nan"))
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(),
+               TextColumn("{task.percentage:5.1f} % proved"),
+               TextColumn("{task.fields[boxes]} boxes open, worst bound {task.fields[worst]:.3g}"),
+               TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        line = bar.add_task("verify", total=1.0, boxes=1, worst=float("nan"))
 
-            def advance(part: str, state: Any) -> None:
-                bar.update(line, description=str(plain(part)), completed=state.proved_share, boxes=state.open_boxes,
-                           worst=state.worst_bound)
+        def advance(part: str, state: Any) -> None:
+            bar.update(line, description=str(plain(part)), completed=state.proved_share, boxes=state.open_boxes,
+                       worst=state.worst_bound)
 
-            yield advance
-
-    return shown()
+        yield advance
 
 
 def _text(document: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """A service that lives: a real server in a control group of its own, under open-loop load, counted while it runs."""
 
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from recording.scaling.live_deployment import LiveDeployment, Stage
 from recording.scaling.open_loop import Job, Result, read_result
 from recording.scaling.plan import Deployment
 from recording.scaling.servers.catalogue import SERVERS
+from recording.scaling.trial_run import await_end
 
 # Until an answer is not waited for any more, s.
 TIMEOUT_S = 2.0
@@ -110,10 +110,8 @@ class LiveService:
     def result(self) -> Result:
         """What became of all requests, once the load has ended. Raises SourceError: the generator failed."""
         assert self._generator is not None and self.job is not None
-        deadline = time.monotonic() + _END_S
-        while self._generator.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.require_alive()
+        self._live.require_alive()
+        await_end(self._generator, _END_S, self._live.folder / "load")
         return read_result(Path(self.job.results))
 
 

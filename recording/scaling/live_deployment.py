@@ -77,7 +77,7 @@ class LiveDeployment:
         self.quota_cores = deployment.quota_cores if stage.groups.has_cpu else math.nan
         self._workers = deployment.workers
         (self._probe,) = self.server.requests(np.random.default_rng(_PROBE_SEED), 1)
-        self.meter = Meter(stage.groups, [], [])
+        self.meter = Meter(stage.groups)
 
     def __enter__(self) -> Self:
         self.folder.mkdir()

@@ -2,9 +2,8 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -12,9 +11,7 @@ from recording.control_groups import ControlGroups
 from recording.reaper import session_members
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Columns of the line `cpu` of /proc/stat (proc(5)): idle and iowait are not use; guest is counted in user.
-_IDLE, _IO_WAIT, _STEAL = 3, 4, 7
-_COUNTED = 8
+_COUNTED = 8  # columns of /proc/stat (proc(5)); guest and guest_nice are in user and nice, too
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,12 @@ class Meter:
     A process that ends takes its CPU time along; `sample` keeps what was last read, so that the sum never falls.
     """
 
-    def __init__(self, groups: ControlGroups, names: Sequence[str], sessions: Sequence[int]) -> None:
+    def __init__(self, groups: ControlGroups) -> None:
         """Args:
-        groups: where the instances' control groups were made.
-        names: the groups' names.
-        sessions: session ids of the instances.
+        groups: where the instances' control groups are made.
         """
         self._groups = groups
-        self.names, self.sessions = list(names), list(sessions)
+        self.names, self.sessions = list[str](), list[int]()  # of the groups; session ids of the instances
         self._cpu_s: dict[int, float] = {}
 
     def sample(self, generator_pid: int) -> Sample:
@@ -76,7 +71,7 @@ class Meter:
         members = session_members(set(self.sessions))
         for pid in members:
             self._cpu_s[pid] = max(self._cpu_s.get(pid, 0.0), process_cpu_s(pid))
-        used_s, steal_s = _machine_cpu_s()
+        used_s, steal_s = machine_cpu_s()
         throttling = [self._groups.throttling(name) for name in self.names]
         return Sample(
             at_s=time.monotonic(),
@@ -98,11 +93,10 @@ def _own_memory(pid: int) -> float:
         return 0.0
 
 
-def _machine_cpu_s() -> tuple[float, float]:
-    with Path("/proc/stat").open(encoding="ascii") as lines:
-        ticks = [int(word) for word in lines.readline().split()[1 : 1 + _COUNTED]]
-    used = sum(ticks) - ticks[_IDLE] - ticks[_IO_WAIT] - ticks[_STEAL]
-    return used / _TICKS_PER_S, ticks[_STEAL] / _TICKS_PER_S
+def machine_cpu_s() -> tuple[float, float]:
+    """CPU seconds that this machine used, and that its host took from it, since it started."""
+    times = psutil.cpu_times()
+    return sum(times[:_COUNTED]) - times.idle - times.iowait - times.steal, times.steal
 
 
 def between(before: Sample, after: Sample) -> Mapping[str, float]:

@@ -101,7 +101,8 @@ def _real_time() -> Iterator[None]:
     try:
         yield
     finally:
-        os.sched_setscheduler(0, policy, parameters)
+        # who may not raise priorities may not clear the flag either (sched(7))
+        os.sched_setscheduler(0, policy | os.SCHED_RESET_ON_FORK, parameters)
 
 
 class _Resizer:

@@ -154,21 +154,21 @@ def open_version(state: Configuration | StateFolder, task: str, workload: str, v
         AssayError: it cannot be had.
     """
     kept = kept_bundle(state.home, task, workload, version)
-    if not kept.is_dir():
-        if isinstance(state, StateFolder):
-            raise AssayError(f"bundle of version {version} must be in the state folder, got none ({kept}); "
-                             "copy it there")
+    if kept.is_dir():
+        bundle = check_bundle(kept, state.public_key_path)
+    elif isinstance(state, StateFolder):
+        raise AssayError(f"bundle of version {version} must be in the state folder, got none ({kept}); copy it there")
+    else:
         from serving.registry import Registry
 
         try:
-            return Registry(state).open_champion(task, workload)
+            bundle = Registry(state).open(task, workload, version)
         except AssayError as error:  # what cannot be had there may still be kept by whoever asks: it is not refused
             raise AssayError(f"bundle of version {version} must be in the state folder or in MLflow, got none "
                              f"({kept}), and of MLflow: {error}") from error
-    bundle = check_bundle(kept, state.public_key_path)
     if bundle.sha256 != sha256:
         raise RefusedError(f"bundle of version {version} must be {sha256} as the ledger says, got {bundle.sha256} "
-                           f"({kept})")
+                           f"({bundle.folder})")
     return bundle
 
 

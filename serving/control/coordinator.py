@@ -56,7 +56,7 @@ class Teller:
         many: who shares, as a look names them, such as functions.
         status: numbers of a status; rate_rps, served_rps and used_cores among them.
         looked_at: see there.
-        mean_weight: of an interval, in the exponential mean of what one needs.
+        mean_weight: of an interval of `every_s`, in the exponential mean of what one needs.
         every_s: length of an interval, unless the file says another.
     """
 
@@ -113,8 +113,10 @@ class Coordinator:
         self._shared, self._teller = shared, teller
         self._groups = {name: Cgroup(group, shared.look.parent, root=shared.root)
                         for name, group in shared.groups.items()}
+        # a mean weighs an interval of another length as so many of the system's, as observers do
+        self._weight = 1.0 - (1.0 - teller.mean_weight) ** (shared.every_s / teller.every_s)
         self._limits: dict[str, float] = {}
-        self._needs: dict[str, float] = {}
+        self._needs: dict[str, float] = {}  # of whom one was known
 
     def look(self) -> None:
         """Looks, and writes what it saw.
@@ -127,11 +129,11 @@ class Coordinator:
         status = {name: self._status(name) for name in self._groups}
         limits = {name: group.present()["cpu_limit_cores"] / shared.host_cores for name, group in self._groups.items()}
         for name, of in status.items():
-            demand = demand_cores(of)
-            mean = self._needs.get(name, demand)
-            known = mean + teller.mean_weight * (demand - mean) if math.isfinite(demand) else mean
-            self._needs[name] = known if math.isfinite(known) and known > 0 else limits[name]
-        found = teller.looked_at(shared.cores, limits, status, self._limits, self._needs)
+            if math.isfinite(demand := demand_cores(of)):
+                mean = self._needs.get(name, demand)
+                self._needs[name] = mean + self._weight * (demand - mean)
+        needs = {name: self._needs.get(name, 0.0) or cores for name, cores in limits.items()}
+        found = teller.looked_at(shared.cores, limits, status, self._limits, needs)
         self._limits = limits
         told = {name: {part: value for part, value in of.items() if math.isfinite(value)} for name, of in found.items()}
         write_file(shared.look, json.dumps({"look": str(time.time_ns()), "every_s": shared.every_s,

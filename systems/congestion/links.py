@@ -45,7 +45,6 @@ class Links:
         jitter_s: standard deviation of a packet's round trip.
         most_queueing_s: the objective.
         noise: (T, 3, N) standard normal, of loss, round trip and slope; 0: none.
-        numbers: of the links.
         senders: A.
     """
 
@@ -60,7 +59,6 @@ class Links:
     jitter_s: Tensor
     most_queueing_s: Tensor
     noise: Tensor
-    numbers: Tensor
     senders: int = 1
 
     def take(self, index: Tensor | NDArray[np.int64]) -> "Links":
@@ -105,7 +103,7 @@ def draw_links(split: str, count: int, steps: int, seed: int, family: str,
         float32(bandwidth * np.exp(walk)), float32(heedless), float32(grid_s), float32(base_s), float32(queue),
         float32(loss), float32(rival), first_pps=float32(bandwidth * (0.3 + 1.2 * own[6])),
         jitter_s=float32(log_uniform(own[7], 1e-5, 2e-3)), most_queueing_s=float32(log_uniform(own[8], 0.02, 1.0)),
-        noise=float32(random.standard_normal((steps, NOISES, count))), numbers=torch.from_numpy(chosen))
+        noise=float32(random.standard_normal((steps, NOISES, count))))
 
 
 def shared(links: Links, senders: int, seed: int) -> Links:

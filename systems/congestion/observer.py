@@ -4,16 +4,15 @@ import math
 from collections.abc import Mapping
 
 from models.control.contract.derived_signals import NUMBERS
-from models.control.contract.observer import finite_state
+from models.control.contract.observer import RememberedNumbers, known_outcome
 from systems.congestion import equations as law
 from systems.congestion.interface import SIGNALS
 
 _MEANS = {"mean_rtt_slope": ("rtt_slope", law.SLOPE_WEIGHT), "mean_loss_share": ("loss_share", law.LOSS_WEIGHT)}
-_STATE = ("rate_pps", "most_acked_pps", "mean_loss_share")
 _DERIVED = ("rate_before_pps", "most_acked_pps", "acked_share", "most_acked_share", "queueing_s", *_MEANS)
 
 
-class CongestionObserver:
+class CongestionObserver(RememberedNumbers):
     """Implements `Observer`."""
 
     measured = tuple(signal.name for signal in SIGNALS
@@ -21,11 +20,12 @@ class CongestionObserver:
     guessed = ("rate_before_pps", "most_acked_pps", "acked_share", "most_acked_share", "queueing_s")
 
     def __init__(self) -> None:
-        self._state = dict.fromkeys((*_STATE, "mean_rtt_slope"), math.nan)
+        super().__init__("rate_pps", "most_acked_pps", "mean_loss_share")
+        self.remembered["mean_rtt_slope"] = math.nan
 
     def observe(self, measured: Mapping[str, float], present: Mapping[str, float], seconds: float) -> dict[str, float]:
         """See `Observer`. The interval is what was measured of, not the time between two calls."""
-        state = self._state
+        state = self.remembered
         known = {name: float(measured.get(name, math.nan)) for name in self.measured}
         rate = float(present.get("rate_pps", math.nan))
         before, state["rate_pps"] = state["rate_pps"], rate
@@ -42,23 +42,16 @@ class CongestionObserver:
                         "most_acked_share": law.of_rate(known["most_acked_pps"], rate, NUMBERS),
                         "queueing_s": queueing if math.isfinite(known["rtt_s"]) else math.nan}
 
-    def acted(self, values: Mapping[str, float]) -> None:
-        """See `Observer`: what was set is seen at the next look."""
-
     def outcome(self, observation: Mapping[str, float]) -> dict[str, float]:
         """See `Observer`: the paper's reward (equations.py); the bandwidth is taken for the most acknowledged."""
-        if not all(math.isfinite(observation[name]) for name in (*self.measured, "queueing_s", "most_acked_pps")):
-            return dict.fromkeys(("reward", "cost", "violation", "violated"), math.nan)
-        came = law.outcome(observation, observation["most_acked_pps"], NUMBERS)
-        return {name: float(value) for name, value in came.items()}
-
-    def state(self) -> dict[str, float]:
-        """See `Observer`. The slope of a moment is forgotten."""
-        return {name: self._state[name] for name in _STATE}
+        needed = (*self.measured, "queueing_s", "most_acked_pps")
+        return known_outcome((observation[name] for name in needed),
+                             lambda: law.outcome(observation, observation["most_acked_pps"], NUMBERS))
 
     def restore(self, state: Mapping[str, float]) -> None:
-        """See `Observer`."""
-        self._state = finite_state(state, _STATE, nullable=_STATE) | {"mean_rtt_slope": math.nan}
+        """See `Observer`. The slope of a moment is forgotten."""
+        super().restore(state)
+        self.remembered["mean_rtt_slope"] = math.nan
 
 
 def _or(value: float, other: float) -> float:

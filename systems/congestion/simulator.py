@@ -24,6 +24,7 @@ from torch import Tensor
 
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control
+from models.control.simulation.scaling import Scaling
 from models.control.simulation.tensors import TENSORS
 from systems.congestion import equations as law
 from systems.congestion.interface import ANCHORS, CONTROLS, FEATURES, PACKET_BYTES, SIGNALS, STEP_SECONDS
@@ -35,7 +36,7 @@ from systems.congestion.links import FAMILIES, Links, draw_links, shared
 INTERVALS, _JOINS = 24, (10, 8, 6, 4, 2, 0)
 _TINY = 1e-6
 _NAMES = tuple(signal.name for signal in SIGNALS)
-_LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
+_SCALING = Scaling(SIGNALS)
 
 
 class Past(NamedTuple):
@@ -127,7 +128,7 @@ class Congestion:
 
     def observe(self, state: State) -> Tensor:
         """See `Environment`."""
-        return torch.stack(_signals(state.past, state.links), dim=1).maximum(_LOW).minimum(_HIGH)
+        return _SCALING.clip(torch.stack(_signals(state.past, state.links), dim=1))
 
     def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
         """See `Environment`."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control
 from models.control.simulation.queueing import p99_latency
+from models.control.simulation.scaling import Scaling
 from models.control.simulation.settable import settable
 from models.control.simulation.tensors import TENSORS, at_step
 from systems.cpu_frequency import interface as law
@@ -30,7 +31,7 @@ TIMEOUT_S = 10.0  # work that is left over beyond is given up
 LATENCY_NOISE, STALL_NOISE = 0.04, 0.01  # assumed: of the logarithm of a percentile, of a share
 FUTURE = 4  # seconds that the clairvoyant sees
 _NAMES = tuple(signal.name for signal in SIGNALS)
-_LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
+_SCALING = Scaling(SIGNALS)
 _TURBO = torch.tensor([[one.turbo[min(active, len(one.turbo)) - 1] for active in range(1, 20)] for one in PROCESSORS])
 _TABLE = {name: torch.tensor([one.numbers[name] for one in PROCESSORS]) for name in PROCESSORS[0].numbers}
 
@@ -83,7 +84,7 @@ class CpuFrequency:
 
     def observe(self, state: State) -> Tensor:
         """See `Environment`."""
-        return torch.stack([state.seen[name] for name in _NAMES], dim=1).maximum(_LOW).minimum(_HIGH)
+        return _SCALING.clip(torch.stack([state.seen[name] for name in _NAMES], dim=1))
 
     def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
         """See `Environment`."""

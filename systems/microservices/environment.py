@@ -11,10 +11,10 @@ from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
 from models.control.contract.setting import Setting
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
-from systems.microservices.applications import APPLICATIONS, Episodes, Load, draw_episodes, known_applications
+from systems.microservices.applications import Load
 from systems.microservices.interface import MOST_CORES
 from systems.microservices.rules import RULES
-from systems.microservices.simulator import FUTURE, Microservices
+from systems.microservices.simulator import Microservices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,16 +72,10 @@ class _OneApplication(Microservices):
         self._load = load  # over its mean
         self._cores, self._busy = node_cores, busy
 
-    def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
-             applications: Sequence[int] | None = None) -> Episodes:
-        """See `Environment`: an episode is the recorded load from a moment of its own on."""
-        random = np.random.default_rng([seed, split == "train", self.agents])
-        numbers = random.permutation(count) if applications is None else np.asarray(applications)
-        length = steps + 1 + FUTURE
+    def _given(self, split: str, random: np.random.Generator, count: int, length: int) -> Load:
+        """An episode is the recorded load from a moment of its own on."""
         load = self._load.replayed(split, random, count, length, self.step_seconds)
-        known = Load(np.full(count, self._cores), np.full(count, self._busy), load)
-        return draw_episodes(known_applications(split, self.agents), numbers % APPLICATIONS[split], length, random,
-                             scenario, known)
+        return Load(np.full(count, self._cores), np.full(count, self._busy), load)
 
 
 ENVIRONMENT = MicroservicesSystem()

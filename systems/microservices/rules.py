@@ -68,11 +68,8 @@ def _critical_path(seen: Seen, memory: Memory, settings: Values) -> Array:
 
 
 def _rule(name: str, declared: Sequence[Setting], decide: Decide) -> OneTargetRule:
-    def within(seen: Seen, memory: Memory, settings: Values) -> Array:
-        return np.minimum(decide(seen, memory, settings), seen["allotment_cores"])
-
-    return OneTargetRule(name, declared, within, CONTROLS[0], _NEEDED, {
-        "since": 0.0, "recent": 0.0, "peak": 0.0, "factor": 4.0})
+    return OneTargetRule(name, declared, decide, CONTROLS[0], _NEEDED, {
+        "since": 0.0, "recent": 0.0, "peak": 0.0, "factor": 4.0}, at_most="allotment_cores")
 
 
 _HEADROOM = Setting("headroom", 1.5, "1", 1.0, 10.0, (1.0, 5.0), log=True, meaning="of the peak")

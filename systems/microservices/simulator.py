@@ -21,6 +21,7 @@ from models.control.contract.derived_signals import allotment, near_latency, rel
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
 from models.control.simulation.queueing import latency_within_quota
+from models.control.simulation.scaling import Scaling
 from models.control.simulation.shared_cores import worked
 from models.control.simulation.tensors import TENSORS, at_step
 from systems.microservices import interface as law
@@ -28,6 +29,7 @@ from systems.microservices.applications import (
     APPLICATIONS,
     SCENARIOS,
     Episodes,
+    Load,
     draw_episodes,
     end_to_end,
     known_applications,
@@ -38,7 +40,7 @@ TIMEOUT_S = 2.0  # work that is left over beyond is given up: requests that are 
 LATENCY_NOISE = 0.05  # assumed: of the logarithm of a percentile
 FUTURE = 4  # seconds that the clairvoyant sees
 _NAMES = tuple(signal.name for signal in SIGNALS)
-_LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
+_SCALING = Scaling(SIGNALS)
 
 
 class State(NamedTuple):
@@ -79,8 +81,13 @@ class Microservices:
             raise InputError(f"split: expected train or held_out, got {split!r}")
         random = np.random.default_rng([seed, split == "train", self.agents])
         numbers = random.permutation(count) if applications is None else np.asarray(applications)
-        return draw_episodes(known_applications(split, self.agents), numbers % APPLICATIONS[split],
-                             steps + 1 + FUTURE, random, scenario)
+        length = steps + 1 + FUTURE
+        return draw_episodes(known_applications(split, self.agents), numbers % APPLICATIONS[split], length, random,
+                             scenario, self._given(split, random, count, length))
+
+    def _given(self, split: str, random: np.random.Generator, count: int, length: int) -> Load | None:
+        """Node and load of episodes, where they are known; None: drawn, too."""
+        return None
 
     def reset(self, episodes: Episodes) -> State:
         """After a second with the whole node divided by what services need: as it was deployed."""
@@ -94,7 +101,7 @@ class Microservices:
     def observe(self, state: State) -> Tensor:
         """See `Environment`."""
         seen = torch.stack([state.seen[name] for name in _NAMES], dim=2).reshape(-1, len(_NAMES))
-        return seen.maximum(_LOW).minimum(_HIGH)
+        return _SCALING.clip(seen)
 
     def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
         """See `Environment`. What came of an application is the mean over its services, `violated` their share."""

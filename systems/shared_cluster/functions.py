@@ -59,15 +59,13 @@ class Clusters:
     noise: Tensor  # (T, R) standard normal, of the latency
     capacity: Tensor  # (N,) cores
     bandwidth: Tensor  # (N,) cores that may move memory at once without being stretched
-    numbers: Tensor  # (N,) of the clusters (int64)
 
     def take(self, index: Tensor) -> "Clusters":
         """Those at some positions."""
         index = torch.as_tensor(index)
         rows = (index[:, None] * self.agents + torch.arange(self.agents)).flatten()
         of_rows = {name: getattr(self, name)[..., rows] for name in ("function", "rate_rps", "relaxed", "noise")}
-        return replace(self, **of_rows, **{name: getattr(self, name)[index]
-                                           for name in ("capacity", "bandwidth", "numbers")})
+        return replace(self, **of_rows, capacity=self.capacity[index], bandwidth=self.bandwidth[index])
 
 
 def known_functions(split: str) -> Functions:
@@ -120,7 +118,7 @@ def draw_clusters(split: str, count: int, agents: int, steps: int, seed: int, sc
     return Clusters(
         known, agents, torch.from_numpy(function), float32(np.clip(cores / work, 2.0**-6, 2.0**16)),
         float32(1.15 * 1.75 ** np.repeat(own[3], agents)), float32(random.standard_normal((steps, rows))),
-        float32(capacity), float32(0.25 * capacity), torch.from_numpy(chosen))
+        float32(capacity), float32(0.25 * capacity))
 
 
 def _places(random: np.random.Generator, members: NDArray[Any], steps: int, known: int, churn: float) -> NDArray[Any]:

@@ -44,11 +44,8 @@ def _latency(seen: Seen, memory: Memory, settings: Values) -> Array:
 
 
 def _rule(name: str, declared: Sequence[Setting], decide: Decide) -> OneTargetRule:
-    def within(seen: Seen, memory: Memory, settings: Values) -> Array:
-        return np.minimum(decide(seen, memory, settings), seen["allotment_cores"])
-
-    return OneTargetRule(name, declared, decide if name == UNLIMITED else within, CONTROLS[0], _NEEDED,
-                         {"waits": 0.0})
+    return OneTargetRule(name, declared, decide, CONTROLS[0], _NEEDED, {"waits": 0.0},
+                         at_most="" if name == UNLIMITED else "allotment_cores")
 
 
 RULES: Mapping[str, RuleFamily] = {rule.name: rule for rule in (

@@ -18,6 +18,7 @@ from models.control.contract.derived_signals import allotment, near_latency, rel
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
 from models.control.simulation.queueing import p99_latency
+from models.control.simulation.scaling import Scaling
 from models.control.simulation.shared_cores import worked
 from models.control.simulation.tensors import TENSORS, at_step
 from systems.shared_cluster import interface as law
@@ -29,7 +30,7 @@ TIMEOUT_S = 30.0  # work that is left over beyond is given up
 LATENCY_NOISE = 0.03  # assumed: of the logarithm of a percentile
 FUTURE = 4  # intervals that the clairvoyant sees
 _NAMES = tuple(signal.name for signal in SIGNALS)
-_LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
+_SCALING = Scaling(SIGNALS)
 
 
 class State(NamedTuple):
@@ -78,7 +79,7 @@ class SharedCluster:
 
     def observe(self, state: State) -> Tensor:
         """See `Environment`."""
-        return torch.stack([state.seen[name] for name in _NAMES], dim=1).maximum(_LOW).minimum(_HIGH)
+        return _SCALING.clip(torch.stack([state.seen[name] for name in _NAMES], dim=1))
 
     def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
         """See `Environment`. What came of a cluster is the mean over its functions, `violated` their share."""

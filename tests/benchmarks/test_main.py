@@ -66,7 +66,7 @@ def raised(error: BaseException) -> Any:
     (lambda options: options.size, 3, "wrote out.json"),
     (lambda _: None, 0, "wrote out.json"),
     (raised(InputError("data: expected a folder, got none")), 2, "error: data: expected a folder, got none"),
-    (raised(KeyboardInterrupt()), 130, "stopped; what was measured is kept"),
+    (raised(KeyboardInterrupt()), 130, "stopped; the result file holds what was finished"),
 ])
 def test_how_a_benchmark_ends(
     run: Any, code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

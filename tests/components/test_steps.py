@@ -278,9 +278,10 @@ class TestNextRun:
 
     def test_a_copy_that_a_killed_run_did_not_make_is_made_by_the_next(self, finished: Finished) -> None:
         kept = finished.configuration.home / "bundles" / "tiny" / "redis" / "1"
-        shutil.rmtree(kept)
-        assert finished.steps.register()["redis"]["bundle"] == str(kept)
-        check_bundle(kept, finished.configuration.public_key_path, deep=True)
+        for scheduled in (False, True):
+            shutil.rmtree(kept)
+            assert finished.steps.register(scheduled=scheduled)["redis"]["bundle"] == str(kept)
+            check_bundle(kept, finished.configuration.public_key_path, deep=True)
 
     def test_a_champion_that_cannot_be_compared_is_not_replaced_unseen(self, finished: Finished) -> None:
         """Somebody changes the champion's file in the artifact store: the new version is registered, as rejected."""

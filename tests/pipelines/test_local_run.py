@@ -66,7 +66,6 @@ def test_events_come_in_order_and_the_last_summary_is_the_outcome(runner: Runner
     runner.does("exit 0", start("ingest"), start("report"), {"event": "result", "summary": SUMMARY})
     outcome = runner.run()
     assert [event["event"] for event in runner.seen] == ["start", "start", "result"]
-    assert list(outcome.events) == runner.seen
     assert outcome.summary == SUMMARY and outcome.folder == runner.home / "runs" / "mine"
 
 

@@ -240,7 +240,7 @@ def test_an_act_that_fails_is_exit_code_1_and_not_tried_again_at_once(home: Path
 def test_an_act_whose_run_comes_to_nothing_has_failed(home: Path, monkeypatch: pytest.MonkeyPatch, status: str,
                                                       exit_code: int) -> None:
     summary = {"entries": [{"workload": "nginx", "status": status, "alias": None}]}
-    monkeypatch.setattr("pipelines.local_run.run_local", lambda *_: RunOutcome(home, summary, (), 1.0))
+    monkeypatch.setattr("pipelines.local_run.run_local", lambda *_: RunOutcome(home, summary, 1.0))
     write_log(home, 400, actor="fallback")
     done = command(home, "--act", "--json")
     (one,) = json.loads(done.stdout)["champions"]

@@ -384,7 +384,7 @@ def test_workloads_of_a_run_that_failed_are_told_with_its_report(tmp_path: Path,
 
     def run_local(*_: Any, **__: Any) -> RunOutcome:
         moved(made, "register", "champion")
-        return RunOutcome(tmp_path, {"entries": entries, "report": "report.html"}, (), 1.0)
+        return RunOutcome(tmp_path, {"entries": entries, "report": "report.html"}, 1.0)
 
     monkeypatch.setattr("pipelines.local_run.run_local", run_local)
     assert command(tmp_path, "run", "--json").exit_code == 1

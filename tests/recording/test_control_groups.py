@@ -52,7 +52,7 @@ def test_weight_and_throttling_of_both_versions(
     (folder,) = groups.make("redis", cpu=True, memory_mb=None)
     assert groups.set_weight("redis", 50) and (folder / file).read_text() == weight
     (folder / "cpu.stat").write_text(stat)
-    assert groups.throttling("redis") == Throttling(periods=40, throttled=10, throttled_s=2.5)
+    assert groups.throttling("redis") == Throttling(periods=40, throttled=10)
     shutil.rmtree(folder)
 
 

@@ -1,5 +1,6 @@
 """A real Prometheus server on loopback whose storage holds made-up series; nothing of it stays."""
 
+import contextlib
 import math
 import subprocess
 import time
@@ -89,9 +90,8 @@ def _await_ready(server: "subprocess.Popen[bytes]", url: str, log: Path) -> None
     session.trust_env = False
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline and server.poll() is None:
-        try:
+        with contextlib.suppress(requests.RequestException):
             if session.get(f"{url}/-/ready", timeout=1).ok:
                 return
-        except requests.RequestException:
-            time.sleep(0.1)
+        time.sleep(0.1)
     raise RuntimeError(f"Prometheus must start, got: {log.read_text(errors='replace')[-300:]}")

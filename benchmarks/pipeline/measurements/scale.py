@@ -19,6 +19,7 @@ from benchmarks.pipeline import time_shares
 from benchmarks.pipeline.assay_run import AssayRun, run_assay
 from benchmarks.pipeline.measurements.task_file import write_copies, write_open_gates
 from benchmarks.pipeline.sizes import Sizes
+from feature_store.errors import InputError
 from pipelines.run_display import STAGES
 
 HIDDEN = [32, 32]
@@ -26,6 +27,8 @@ HIDDEN = [32, 32]
 
 def measure(sizes: Sizes, context: Context) -> dict[str, Any]:
     """One whole run for each number of workloads, smallest first."""
+    if len(set(sizes.scale_workloads)) < 2:
+        raise InputError(f"--scale-workloads must be two numbers or more, got {list(sizes.scale_workloads)}")
     configuration = write_open_gates(context.work / "scale-gates.yaml")
     runs: list[AssayRun] = []
     for workloads in sorted(sizes.scale_workloads):

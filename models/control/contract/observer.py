@@ -6,8 +6,8 @@ a controller.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from feature_store.errors import InputError
 
@@ -52,6 +52,48 @@ class Observer(Protocol):
         Raises:
             InputError: it is not what `state` gives.
         """
+
+
+class RememberedNumbers:
+    """What observers share that remember numbers >= 0 alone, each NaN until it is known.
+
+    Attributes:
+        remembered: name -> number.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self.remembered = dict.fromkeys(names, math.nan)
+
+    def add_to_mean(self, name: str, value: float, weight: float, steps: float = 1.0) -> None:
+        """Takes a value into an exponential mean, which begins with it; what is not known changes nothing.
+
+        Args:
+            weight: of one step.
+            steps: that have passed.
+        """
+        if math.isfinite(value):
+            mean = self.remembered[name]
+            passed = 1.0 - (1.0 - weight) ** steps
+            self.remembered[name] = mean + passed * (value - mean) if math.isfinite(mean) else value
+
+    def acted(self, values: Mapping[str, float]) -> None:
+        """See `Observer`: what was set is seen at the next look."""
+
+    def state(self) -> dict[str, float]:
+        """See `Observer`."""
+        return {name: self.remembered[name] for name in self._names}
+
+    def restore(self, state: Mapping[str, float]) -> None:
+        """See `Observer`."""
+        self.remembered |= finite_state(state, self._names, nullable=self._names)
+
+
+def known_outcome(needed: Iterable[float], came: Callable[[], Mapping[str, Any]]) -> dict[str, float]:
+    """What an interval came to; NaN where a number that is needed for it is not known."""
+    if not all(map(math.isfinite, needed)):
+        return dict.fromkeys(("reward", "cost", "violation", "violated"), math.nan)
+    return {name: float(value) for name, value in came().items()}
 
 
 def finite_state(state: Mapping[str, float], names: tuple[str, ...],

@@ -27,6 +27,7 @@ class OneTargetRule:
         control: the target.
         needed: signals, the target's present value among them.
         first: memory at the beginning, the same for all.
+        at_most: signal that a target is never above; "": none.
     """
 
     name: str
@@ -35,6 +36,7 @@ class OneTargetRule:
     control: Control
     needed: Sequence[str]
     first: Mapping[str, float] = field(default_factory=dict)
+    at_most: str = ""
 
     def make(self, settings: Mapping[str, Value]) -> "OneTargetController":
         """See `RuleFamily`."""
@@ -65,6 +67,8 @@ class OneTargetController:
         usable, before = {name: np.where(known, values, 1.0) for name, values in seen.items()}, dict(self._memory)
         with np.errstate(all="ignore"):
             target = self._rule.decide(usable, self._memory, self._values)
+            if self._rule.at_most:
+                target = np.minimum(target, usable[self._rule.at_most])
         self._memory = {name: np.where(known, values, before[name]) for name, values in self._memory.items()}
         stays = np.nan_to_num(seen[control.current], nan=control.low)
         return {control.name: np.clip(np.where(known & np.isfinite(target), target, stays), control.low, control.high)}

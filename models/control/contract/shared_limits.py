@@ -116,6 +116,12 @@ class SharedLimits:
         """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
         return judged(content, self.form, (self.many, self.control.unit), partial(self._says, properties))
 
+    def check_guarantee(self, content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
+                        settings: Mapping[str, float], levels: Mapping[str, Sequence[float]],
+                        seconds: float) -> GuaranteeCheck:
+        """See `GuaranteeChecker`: what is proved of the model says all that this needs of it."""
+        return self.check(content, properties)
+
     def _says(self, properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> str:
         unit = self.control.unit
         count, capacity = document[self.many], document[unit]

@@ -3,18 +3,8 @@
     python -m benchmarks cpu-frequency-policies [--seeds 3]
 """
 
-import argparse
+from functools import partial
 
 from benchmarks.control.generic_policies import add_seeds, measure, output_of
 
-OUTPUT = output_of("cpu_frequency")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """See benchmarks/harness/runner.py."""
-    add_seeds(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    """See benchmarks/harness/runner.py."""
-    measure("cpu_frequency", options)
+OUTPUT, add_options, run = output_of("cpu_frequency"), add_seeds, partial(measure, "cpu_frequency")

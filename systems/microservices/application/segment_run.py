@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 
 from recording.scaling.arrivals import poisson_arrivals
 from recording.scaling.generator import LEAD_S, start_generator, write_requests
+from recording.scaling.meters import machine_cpu_s
 from recording.scaling.open_loop import Job, Target
 from recording.scaling.protocols import http_get
 from recording.scaling.trial_run import await_end
@@ -116,7 +116,6 @@ def _noting(step: Callable[[], object], times: list[float], start_s: float) -> C
 
 def _sample(application: Application, start_s: float) -> list[dict[str, object]]:
     application.require_alive()
-    at_s, machine = time.monotonic() - start_s, psutil.cpu_times()
-    machine_cpu_s = sum(machine) - machine.idle - machine.iowait - machine.steal
-    return [{"at_s": at_s, "machine_cpu_s": machine_cpu_s, "service": name,
+    at_s, (used_s, _) = time.monotonic() - start_s, machine_cpu_s()
+    return [{"at_s": at_s, "machine_cpu_s": used_s, "service": name,
              **asdict(application.containers.used(name))} for name in SERVICES]

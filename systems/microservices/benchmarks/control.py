@@ -6,7 +6,6 @@ As section 3.3 measures FIRM: how long an objective stays missed once it is, sec
 for, requests that are dropped.
 """
 
-import argparse
 from collections.abc import Mapping
 from functools import partial
 from statistics import fmean, mode
@@ -16,17 +15,7 @@ from benchmarks.control.generic_policies import POLICY, add_seeds, measure, outp
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from systems.microservices.interface import STEP_SECONDS
 
-OUTPUT = output_of("microservices")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """See benchmarks/harness/runner.py."""
-    add_seeds(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    """See benchmarks/harness/runner.py."""
-    measure("microservices", options)
+OUTPUT, add_options, run = output_of("microservices"), add_seeds, partial(measure, "microservices")
 
 
 def _figures(results: Mapping[str, Any], name: str, figure: str) -> list[float]:

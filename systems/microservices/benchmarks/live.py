@@ -135,7 +135,7 @@ def outcome(came: Played, objectives_ms: Mapping[str, float]) -> dict[str, float
     that failed or were not answered in time."""
     latency_ms = came.results.latency_ms(TIMEOUT_S)
     late = latency_ms > np.array([objectives_ms[str(name)] for name in came.types])
-    second = (came.results.due - came.results.due.min()).astype(int)
+    second = (came.results.due - WARM_UP_S).astype(int)
     missed = np.bincount(second, late, minlength=len(came.limits)) > 0
     begins = missed & ~np.concatenate([[False], missed[:-1]])
     limits = came.limits.sum(axis=1) / CORES

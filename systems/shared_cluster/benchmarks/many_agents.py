@@ -86,8 +86,8 @@ class Alone(Unknowing):
         together = SharedCluster(AGENTS).draw(split, len(clusters), steps, seed, scenario, clusters.tolist())
         rows = torch.from_numpy(place * AGENTS + chosen % AGENTS)
         return replace(together, agents=1, **{
-            name: getattr(together, name)[..., rows] for name in ("function", "rate_rps", "relaxed", "noise")}, **{
-            name: getattr(together, name)[place] for name in ("capacity", "bandwidth", "numbers")})
+            name: getattr(together, name)[..., rows] for name in ("function", "rate_rps", "relaxed", "noise")},
+            capacity=together.capacity[place], bandwidth=together.bandwidth[place])
 
 
 ENVIRONMENTS: Mapping[str, Callable[[int], SharedCluster]] = {

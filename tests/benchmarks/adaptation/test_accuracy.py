@@ -181,7 +181,7 @@ def test_stopped_benchmark_keeps_what_it_had_and_goes_on(file: Path, monkeypatch
 
     monkeypatch.setattr(entries, "write_results", once)
     assert run(file, seeds=(0, 1, 2)) == 130
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the result file holds what was finished" in capsys.readouterr().err
     assert len({seed for _, seed, *_ in keys(file)}) == 1
     monkeypatch.setattr(entries, "write_results", write)
     assert run(file, seeds=(0, 1, 2)) == 0

@@ -16,6 +16,10 @@ def test_keys_parts_and_functions_are_printed_as_the_column_says() -> None:
             "| a\\|b | 1,230 | 50.0 % | 1.00 |", "| c |  | 0.0 % | 0.00 |"]
 
 
+def test_what_rounds_to_a_thousand_is_written_as_one() -> None:
+    assert [number(value) for value in (999.4, 999.7, -999.7, 1234.5)] == ["999", "1,000", "-1,000", "1,230"]
+
+
 def test_without_rows_nothing_is_measured() -> None:
     assert columns_table([], left("name", "name")) == NOT_MEASURED
 

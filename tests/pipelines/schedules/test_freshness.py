@@ -129,7 +129,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bo
         def run_local(request: TrainRequest, *_: Any, **__: Any) -> RunOutcome:
             entries = [{"workload": name, "status": status, "message": "", "gates": {"passed": True}, "alias": None,
                         "version": 1} for name in request.workloads]
-            return RunOutcome(tmp_path, {"entries": entries, "report": "report.html"}, (), 1.0)
+            return RunOutcome(tmp_path, {"entries": entries, "report": "report.html"}, 1.0)
 
         monkeypatch.setattr("pipelines.local_run.run_local", run_local)
         document = json.loads(CliRunner().invoke(app, [*SCHEDULED, *options]).stdout)

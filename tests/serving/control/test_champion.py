@@ -4,13 +4,14 @@ import shutil
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import load_configuration
 from serving.bundle import check_bundle
-from serving.control.champion import BundleAwayError, Champion, champion_of_ledger
+from serving.control.champion import BundleAwayError, Champion, champion_of_ledger, open_version
 from serving.kept_bundles import kept_bundle
 from serving.session import Predictor
 from serving.state_folder import state_folder
@@ -156,3 +157,14 @@ def test_the_champion_is_the_ledger_s_from_the_copy_in_the_state_folder(tmp_path
     shutil.copytree(made[2], made[1])
     with pytest.raises(RefusedError, match="as the ledger says"):
         champion_of_ledger(configuration, "autoscaling", "nginx")
+
+
+def test_where_no_copy_is_kept_the_version_that_is_asked_for_comes_of_mlflow(bundles, tmp_path, monkeypatch):
+    versions = {1: bundles["one"], 2: bundles["two"]}
+    monkeypatch.setattr("serving.registry.Registry", lambda _: SimpleNamespace(
+        open=lambda task, workload, version: versions[version]))
+    configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(tmp_path)})
+    for version, bundle in versions.items():
+        assert open_version(configuration, "autoscaling", "nginx", version, bundle.sha256) is bundle
+    with pytest.raises(RefusedError, match=f"must be {bundles['two'].sha256} as the ledger says"):
+        open_version(configuration, "autoscaling", "nginx", 1, bundles["two"].sha256)

@@ -80,3 +80,11 @@ def test_what_is_not_measured_is_not_known_and_spoils_nothing() -> None:
     other = FrequencyObserver()
     other.restore(observer.state())
     assert other.state() == observer.state() and "frequency_ghz" in observer.state()
+
+
+def test_what_is_below_the_range_gains_nothing_as_in_the_simulator() -> None:
+    observer = FrequencyObserver()
+    observer.observe({"ips_1e9": 1e-7}, {"frequency_ghz": 2.0}, 0.0)
+    assert observer.observe({"ips_1e9": 1e-3}, {"frequency_ghz": 2.5}, 1.0)["ips_gain"] == 0.0
+    assert observer.observe({"ips_1e9": 0.0}, {"frequency_ghz": 2.7}, 1.0)["ips_gain"] == 0.0
+    assert observer.observe({"ips_1e9": 0.5}, {"frequency_ghz": 3.0}, 1.0)["ips_gain"] > 0.5

@@ -37,7 +37,7 @@ def test_limits_to_begin_with_fill_the_node_by_what_services_use() -> None:
 
 def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> None:
     """Of ten seconds 2, 3 and 7 miss: one request of three late in each; one of them was never answered."""
-    due = np.repeat(np.arange(100.0, 110.0), 3) + np.tile([0.0, 0.3, 0.6], 10)
+    due = np.repeat(np.arange(WARM_UP_S, WARM_UP_S + 10.0), 3) + np.tile([0.0, 0.3, 0.6], 10)
     latency, status = np.full(30, 0.05), np.full(30, ANSWERED)
     types = np.array(["buy", "look", "look"] * 10)
     latency[[3 * 2 + 1, 3 * 3 + 2]] = 0.08  # of type look, which may take 70 ms; buy may take more

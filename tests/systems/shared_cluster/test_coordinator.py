@@ -71,6 +71,18 @@ def test_free_cores_are_divided_by_what_functions_need(place: Place) -> None:
     assert later["cluster_change"] == pytest.approx(1.0 / 6.0) and later["others_usage"] == pytest.approx(1.0 / 3.0)
 
 
+def test_the_mean_of_what_functions_need_begins_with_the_first_and_weighs_an_interval_by_its_length(
+        place: Place) -> None:
+    """Looks each half second, of which a system's interval has twenty; at first nobody knows what hash needs."""
+    place.tell("hash", **(STANDING | {"served_rps": 0.0}))
+    place.seen("hash")
+    place.tell("hash", **STANDING)
+    assert place.seen("resize")["allotment_cores"] == pytest.approx(2.0 + 2.0 * 0.5), "both need a core"
+    place.tell("hash", **(STANDING | {"rate_rps": 60.0}))
+    mean = 3.0 - 2.0 * (1.0 - TELLER.mean_weight) ** (0.5 / TELLER.every_s)
+    assert place.seen("resize")["allotment_cores"] == pytest.approx(2.0 + 2.0 / (1.0 + mean))
+
+
 @pytest.mark.parametrize("said", [
     "", "[]", "{", "null", '{"rate_rps": "x"}', f'{{"latency_ms": {"9" * 401}}}', "[" * 100_000,
     *(json.dumps(dict.fromkeys(STATUS, value)) for value in (-1.0, math.inf, math.nan))])

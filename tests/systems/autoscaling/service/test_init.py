@@ -168,6 +168,7 @@ def test_a_file_becomes_a_task_with_what_its_windows_tell(tmp_path: Path) -> Non
     (["--name", "a"], "got none"),
     (["--prometheus", "http://127.0.0.1:1"], "which service"), (["--csv", "away.csv"], "away.csv"),
     (["--prometheus", "http://127.0.0.1:1", "--name", "a", "--last", "week"], "90m, 36h or 7d"),
+    (["--prometheus", "http://127.0.0.1:1", "--name", "a", "--last", "400d"], "at most 366d"),
     (["--prometheus", "http://127.0.0.1:1", "--deployment", "a", "--cgroup", "b"], "got both")])
 def test_what_cannot_be_begun_is_refused_in_one_line(arguments: list[str], said: str) -> None:
     found = init(*arguments)

@@ -99,6 +99,15 @@ def test_the_command_writes_telemetry_of_the_task(tmp_path: Path) -> None:
     assert KIND.ingest(load_task(TASK), str(tmp_path / "t.parquet"), "", tmp_path)[TARGET].sum() == len(SLOW)
 
 
+def test_the_folder_one_is_in_has_its_own_name_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the environments of two recordings, each in its folder, would be one."""
+    folder = recording(tmp_path)
+    (folder / ANOMALIES).unlink(missing_ok=True)
+    monkeypatch.chdir(folder)
+    assert CliRunner().invoke(app, ["culprit", "--traces", ".", "--window", "1", "--table", "t.parquet"]).exit_code == 0
+    assert set(pd.read_parquet("t.parquet")["environment"].str.split("/").str[0]) == {folder.name}
+
+
 def test_a_bundle_that_is_none_is_refused(tmp_path: Path) -> None:
     arguments = ["culprit", "--traces", str(recording(tmp_path)), "--model", str(tmp_path / "none")]
 
