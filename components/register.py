@@ -21,7 +21,7 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
     """Registers what `gate` left; writes registered.json, one entry a workload, and keeps the signed bundles.
 
     An entry has workload, status, message, and for a version: model, version, alias, role, run_id, reason, bundle
-    (folder).
+    (folder; with "no new data": the champion's).
     Status: "registered" or "rejected" (as the ledger says), "unchanged" (the model is byte for byte that of a
     registered version, nothing is registered), "failed" in an earlier step, "no new data", "error" (nothing of it is in
     the ledger; after a service that is away, of the workloads that were not tried too).
@@ -97,4 +97,3 @@ def _keep(registry: Any, home: Path, contract: dict[str, Any], version: int, ent
         entry["bundle"] = str(kept)
     except (AssayError, OSError) as error:  # the registry holds it whole: a copy that is missing loses nothing
         entry["message"] += f"; no copy of version {version} in {home / 'bundles'}: {error}"
-

@@ -58,6 +58,7 @@ class CombinationRun:
         self._loads: dict[str, list[str | Path] | None] = {}
         self._problem = ""
         self.logs: dict[str, Path] = {}
+        self._written: dict[str, Path] = {}  # by what a program is called: where its output goes
 
     def __enter__(self) -> Self:
         self._folder.mkdir()
@@ -138,15 +139,16 @@ class CombinationRun:
         self, name: str, command: Sequence[str | Path], groups: Sequence[Path], *, stamped: bool, called: str = ""
     ) -> Running:
         """called: in messages, where not by the name of its log."""
-        log = self._folder / f"{name}.log"
+        log, output = self._folder / f"{name}.log", self._folder / f"{name}.out"
         running = self._stage.guard.start(
             called or name,
             command,
-            output=subprocess.PIPE if stamped else self._folder / f"{name}.out",
+            output=subprocess.PIPE if stamped else output,
             groups=groups,
             environment=ENVIRONMENT,
         )
         self._running.append(running)
+        self._written[running.name] = log if stamped else output
         if stamped and running.process.stdout is not None:
             log.touch()
             self._stage.stamper.add(running.process.stdout.fileno(), log)
@@ -174,7 +176,7 @@ class CombinationRun:
         for running in self._running:
             # Interference that is through before the time is up is no failure.
             if not running.is_alive() and running.name != "interference" and not self._problem:
-                written = self._folder / f"{running.name}.out"
+                written = self._written[running.name]
                 last = written.read_text(errors="replace").strip()[-300:] if written.exists() else ""
                 self._problem = (f"{running.name} ended by itself with status {running.process.returncode}"
                                  + (f": {last}" if last else ""))

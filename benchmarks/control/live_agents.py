@@ -91,6 +91,9 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
         raise InputError(f"the policy must be of {task}'s task file and settings as they are now, got others; remove "
                          f"{home} to train anew")
     found: Mapping[str, Any] = json.loads(told.read_text())
+    if not {"rules", "function"} <= set(found):
+        raise InputError(f"the policy must say its rules and function, got {', '.join(found)}; remove {home} to train "
+                         "anew")
     return found
 
 

@@ -86,7 +86,7 @@ def _scores(localizer: Any, table: Any, model: Path, public_key: Path) -> Any:
 
 
 def _write(localizer: Any, found: Any, traces: Path, window: float, table: Path) -> None:
-    recording = (traces if traces.is_dir() else traces.parent).resolve()  # `.` has no name
+    recording = (traces if traces.is_dir() else traces.parent).absolute()
     if (recording / localizer.ANOMALIES).is_file():
         rows = localizer.labelled(found, recording, window)
     else:

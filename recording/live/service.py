@@ -112,6 +112,7 @@ class LiveService:
         assert self._generator is not None and self.job is not None
         self._live.require_alive()
         await_end(self._generator, _END_S, self._live.folder / "load")
+        self._live.require_alive()
         return read_result(Path(self.job.results))
 
 

@@ -5,7 +5,8 @@
     check_guarantee  a `GuaranteeChecker` (guarantee.py); left out where no policy of the system ships a guarantee
 
 No torch, no simulator: a controller imports it. A bundle also carries the digest of this code, with all that it imports
-of its own package: where other code is installed, nobody knows whether the policy was trained and judged beside it.
+of its own package, and nothing of this contract: where other code is installed, nobody knows whether the policy was
+trained and judged beside it.
 """
 
 import ast

@@ -1,11 +1,11 @@
-"""The recorded application under anomalies, live: the proved policy, a rule of ours, AIMD, Kubernetes, nobody.
+"""The recorded application under anomalies, live: the proved policy, rules, fixed limits, nobody.
 
     python -m benchmarks microservices-live [--runs 3] [--seconds 600]
 
 The application of ../application/ with all its 19 services, RATE_RPS requests a second of five types, and anomalies of
-eight kinds that come and go, one or several at once (../application/anomalies.py). All arms begin with the same limits:
-CORES cores divided by what each service uses. In a run they get the same requests and anomalies at the same moments,
-one arm after the other. FIXED has what the policy had on average, but fixed: each limit lower by the same share. The
+eight kinds that come and go, one or several at once (../application/anomalies.py). All arms but one begin with CORES
+cores, divided by what each service uses. In a run they get the same requests and anomalies at the same moments,
+one arm after the other. FIXED has what the policy had on average, but fixed: each limit lower by that share. The
 objective of a type of requests is OBJECTIVE times its 99th percentile in a quiet time with
 those limits, measured before any arm. A second misses it where one of its requests took longer. Kubernetes' rule lowers
 after 300 s at the earliest, so runs are to be longer than that.
@@ -87,7 +87,8 @@ def run(options: argparse.Namespace) -> None:
             continue
         promised = promises(entries.content["entries"], number) or _calibrated(number)
         for name in missing:
-            arm = Arm(name, policy["rules"].get(name) if name != NOBODY else None, home if name == POLICY else None)
+            arm = Arm(name, None if name in (POLICY, FIXED, NOBODY) else policy["rules"][name],
+                      home if name == POLICY else None)
             limits, before = promised["limits"], load_average()
             if name == FIXED:
                 share = next(one["limits"] for one in entries.content["entries"]
@@ -104,8 +105,9 @@ def run(options: argparse.Namespace) -> None:
 def in_order(number: int) -> list[str]:
     """The arms of a run: each run begins with another, for the machine's speed changes by the minute; FIXED comes after
     the policy."""
-    first = number % len(ARMS)
-    arms = [arm for arm in (*ARMS[first:], *ARMS[:first]) if arm != FIXED]
+    others = [arm for arm in ARMS if arm != FIXED]
+    first = number % len(others)
+    arms = [*others[first:], *others[:first]]
     arms.insert(arms.index(POLICY) + 1, FIXED)
     return arms
 

@@ -348,8 +348,8 @@ def test_a_bundle_that_is_away_is_not_refused_where_mlflow_answers_that_it_has_n
 class NoArtifacts:
     """A registry that answers, and has no such bundle."""
 
-    def open_champion(self, task, workload):
-        raise RefusedError(f"version 1 of {task}, {workload} must have a bundle, got none")
+    def open(self, task, workload, version):
+        raise RefusedError(f"version {version} of {task}, {workload} must have a bundle, got none")
 
 
 def _lines(request, state):

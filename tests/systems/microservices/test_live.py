@@ -19,7 +19,7 @@ from serving.control.coordinator import Coordinator, read_shared
 from systems.microservices.application.anomalies import Anomaly
 from systems.microservices.application.running import TOOLS
 from systems.microservices.benchmarks.law import by_law, law_table
-from systems.microservices.benchmarks.live import deployed, outcome
+from systems.microservices.benchmarks.live import ARMS, FIXED, POLICY, deployed, in_order, outcome
 from systems.microservices.benchmarks.live_application import CORES, NAMES, WARM_UP_S, Arm, Played, played
 from systems.microservices.coordinator import TELLER
 from systems.microservices.interface import LEAST_CORES
@@ -33,6 +33,13 @@ def test_limits_to_begin_with_fill_the_node_by_what_services_use() -> None:
     found = deployed({"cart": 0.3, "pricing": 0.1, "idle": 0.0})
     assert sum(found.values()) == pytest.approx(CORES) and found["idle"] == LEAST_CORES
     assert found["cart"] - LEAST_CORES == pytest.approx(3.0 * (found["pricing"] - LEAST_CORES))
+
+
+def test_each_run_begins_with_another_arm_and_fixed_limits_come_after_the_policy() -> None:
+    orders = [in_order(number) for number in range(len(ARMS) - 1)]
+    assert {one[0] for one in orders} == set(ARMS) - {FIXED}
+    for one in orders:
+        assert sorted(one) == sorted(ARMS) and one[one.index(POLICY) + 1] == FIXED
 
 
 def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> None:
