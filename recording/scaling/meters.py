@@ -1,6 +1,5 @@
 """What a deployment and everything else on the machine used, read at moments of a trial."""
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ import psutil
 from recording.control_groups import ControlGroups
 from recording.reaper import session_members
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _COUNTED = 8  # columns of /proc/stat (proc(5)); guest and guest_nice are in user and nice, too
 
 
