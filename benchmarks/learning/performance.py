@@ -9,28 +9,24 @@ says so: a public data set, or a peer that is not installed.
 """
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.data_folder import add_data_folder
-from benchmarks.harness.jobs import add_jobs
+from benchmarks.harness.jobs import add_jobs, processes
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from benchmarks.learning import data_sets, lipschitz_monotone
 from benchmarks.learning.data_sets import DATA_SETS, DEFAULT, open_data_sets
 from benchmarks.learning.job import Job, Prepared, find_directions, prepare, run_job, run_pretraining
 from benchmarks.learning.methods import METHODS, learning_code_version, make_tasks
-from feature_store.process_end import end_with_parent
 from feature_store.recorded import DEFAULT_TELEMETRY
 
 OUTPUT = RESULTS / "performance.json"
@@ -41,8 +37,6 @@ def run(options: argparse.Namespace) -> int:
     """Exit code 0 if every entry was made, 1 if one failed, 2 where the recorded telemetry is missing."""
     if not (names := _available(options)):
         return 2
-    # two learners train at once: libraries must not each take all cores; the workers inherit it
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     work = Path(tempfile.mkdtemp(prefix="assay-performance-"))
     try:
         prepared = _prepare(names, options, work)
@@ -133,7 +127,7 @@ def _begin(options: argparse.Namespace, prepared: Prepared) -> dict[str, Any]:
 def _run(jobs: Sequence[Job], prepared: Prepared, options: argparse.Namespace, results: dict[str, Any]) -> int:
     """Makes the entries in `options.jobs` processes, the longest first; returns how many failed."""
     failed, began = 0, time.perf_counter()
-    with _pool(options.jobs) as pool:
+    with processes(options.jobs) as pool:
         for made in as_completed([pool.submit(prepare, prepared, data, seed) for data, seed in
                                   sorted({(job.data, job.seed) for job in jobs})]):
             made.result()
@@ -172,20 +166,6 @@ def _directions(pool: ProcessPoolExecutor, jobs: Sequence[Job], prepared: Prepar
             firsts[key] = min(job.seed, firsts.get(key, job.seed))
     pending = {key: pool.submit(find_directions, prepared, key[0], seed, key[1]) for key, seed in firsts.items()}
     return {key: directions for key, future in pending.items() if (directions := future.result())}
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are gone when the block ends, however it ends."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent)
-    try:
-        yield pool
-    except BaseException:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
 
 
 def _is(entry: dict[str, Any], job: Job) -> bool:

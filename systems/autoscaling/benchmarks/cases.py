@@ -19,6 +19,7 @@ from systems.autoscaling.simulator.simulator import Autoscaling
 SHARES = (0.005, 0.01, 0.02)
 COUNTED = {"violated": "steps", "violated_requests": "requests"}
 AS_TRAINED = "as trained"
+CASES = ("flash crowds", "ramps", "half the objective")
 _PERIOD, _PERIODS = 70, 20  # minutes
 _RAMP_TIMES, _RAMP_MINUTES, _HIGH_MINUTES = 10.0, 5, 20
 
@@ -43,8 +44,9 @@ def cases(environment: Autoscaling, traces: NDArray[np.float64] | None) -> dict[
         days = np.tile(shape, _PERIODS)[None]
         return Autoscaling(pool, np.concatenate([days, np.roll(days, 1, axis=1)]))
 
-    return {"flash crowds": under(pattern("flash_crowd", _PERIOD)), "ramps": under(ramps(_PERIOD)),
-            "half the objective": Autoscaling(replace(pool, slo_s=0.5 * pool.slo_s), traces)}
+    found = under(pattern("flash_crowd", _PERIOD)), under(ramps(_PERIOD)), Autoscaling(
+        replace(pool, slo_s=0.5 * pool.slo_s), traces)
+    return dict(zip(CASES, found, strict=True))
 
 
 def costs(front: Front) -> dict[str, dict[str, float]]:

@@ -30,6 +30,16 @@ class Front:
     names: tuple[str, ...]
     figures: Mapping[str, Numbers]
 
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"names": list(self.names), "figures": {name: value.tolist() for name, value in self.figures.items()}}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Front":
+        """The reverse of `document`."""
+        return cls(tuple(document["names"]),
+                   {name: np.array(value) for name, value in document["figures"].items()})
+
     def at(self, share: float, figure: str = "cost", weights: Numbers | None = None, by: str = "violated") -> float:
         """A figure at that share of violations.
 
@@ -47,6 +57,12 @@ class Front:
         if len(order) == 1 or not violated[0] <= np.log(share) <= violated[-1]:
             return float("nan")
         return float(np.exp(np.interp(np.log(share), violated, np.log(np.maximum(means[figure][order], 1e-9)))))
+
+
+def joined(fronts: Sequence[Front]) -> Front:
+    """The settings of several as one."""
+    return Front(tuple(name for front in fronts for name in front.names),
+                 {name: np.concatenate([front.figures[name] for front in fronts]) for name in fronts[0].figures})
 
 
 def _efficient(violated: Numbers, cost: Numbers) -> NDArray[np.intp]:

@@ -1,14 +1,14 @@
 """Who is to blame: localizers on incidents whose culprit is known, of applications and faults that they never saw.
 
-    python -m benchmarks culprits [--recording data/microservices] [--nezha FOLDER] [--peers-python FILE] [--seeds 3]
+    python -m benchmarks culprits [--recording FOLDER ...] [--nezha FOLDER] [--peers-python FILE] [--seeds 3]
 
-Sets: a recording of ours (assay record --task microservices) and Nezha's public faults (culprits_data.py). What a
-learner is asked about it has not seen, in three ways: a service, a kind of fault (of the same application), or the
-application (it learned from the others). Ours: the task `culprit` as it is trained, exported and proved by the
-pipeline's code, and the simple score. Peers: the paper's SVM (on its two features, and on all of ours), gradient
-boosting (free, and held monotone), and by an interpreter that has RCAEval BARO, CIRCA, MicroRank and TraceRCA, which
-learn nothing. AC@k: share of incidents of which the culprit is among the first k; ties count as the worst place among
-them. Resumable.
+Sets: recordings of ours (assay record --task microservices) and Nezha's public faults (culprits_data.py). What a
+learner is asked about it has not seen, in four ways: a service, a kind of fault, a recording (another host or day; all
+three of the same application), or the application (it learned from the others). Ours: the task `culprit` as it is
+trained, exported and proved by the pipeline's code, and the simple score. Peers: the paper's SVM (on its two features,
+and on all of ours), gradient boosting (free, and held monotone), and by an interpreter that has RCAEval BARO, CIRCA,
+MicroRank and TraceRCA, which learn nothing. AC@k: share of incidents of which the culprit is among the first k; ties
+count as the worst place among them. Resumable.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from systems.microservices.traces.windows import FEATURES
 OUTPUT = RESULTS / "culprits.json"
 FORMAT = "assay-culprits/1"
 PAPER = ("relative_importance", "congestion_intensity")
-HELD_OUT = {"service": "culprit", "kind": "kind", "application": "application"}
+HELD_OUT = {"service": "culprit", "kind": "kind", "recording": "recording", "application": "application"}
 FALSE_POSITIVES = (0.12, 0.16)  # section 3.3.2
 # Ordinary requests that RCAEval's methods get, and of the incident at most: MicroRank's time grows with their square.
 ORDINARY_TRACES, INCIDENT_TRACES = 200, 200
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
                           _count(rows, entry["application"]) or entry["incidents"]))
     entries.content |= {"machine": describe_machine(), "date": now_utc(), "left_out": left_out}
     applications = sorted(set(rows["application"]))
-    for seed, application, held, method in _wanted(applications, options.seeds):
+    for seed, application, held, method in _wanted(rows, options.seeds):
         if entries.has((application, held, method, seed)):
             continue
         own, began = rows[rows["application"] == application], time.perf_counter()
@@ -78,16 +78,17 @@ def run(options: argparse.Namespace) -> None:
                           _peers(chosen, rows[rows["application"] == application], options.peers_python)))
 
 
-def _wanted(applications: Sequence[str], seeds: int) -> Iterator[tuple[int, str, str, str]]:
-    """Seed, application, what is held out, method; the first seed of everything first."""
+def _wanted(rows: pd.DataFrame, seeds: int) -> Iterator[tuple[int, str, str, str]]:
+    """Seed, application, what is held out (of several), method; the first seed of everything first."""
     for seed in range(seeds):
-        for application in applications:
+        for application, own in rows.groupby("application"):
             if seed == 0:
-                yield seed, application, "nothing", "simple"
-            for held in HELD_OUT if len(applications) > 1 else ("service", "kind"):
-                for method, (_, random) in LEARNED.items():
-                    if random or seed == 0:
-                        yield seed, application, held, method
+                yield seed, str(application), "nothing", "simple"
+            for held, column in HELD_OUT.items():
+                if (rows if held == "application" else own)[column].nunique() > 1:
+                    for method, (_, random) in LEARNED.items():
+                        if random or seed == 0:
+                            yield seed, str(application), held, method
 
 
 def _incidents(options: argparse.Namespace) -> tuple[list[Incident], dict[str, int]]:
@@ -95,9 +96,10 @@ def _incidents(options: argparse.Namespace) -> tuple[list[Incident], dict[str, i
     if options.nezha is not None:
         public, left_out["nezha"] = of_nezha(options.nezha)
         found += public
-    if options.recording is not None:
-        own, left_out["recording"] = of_recording(options.recording)
-        found += own
+    first = 0
+    for folder in options.recording:
+        own, left_out[folder.name] = of_recording(folder, first)
+        found, first = found + own, 1 + max((one.number for one in own), default=first)
     if not found:
         raise InputError("--recording or --nezha must be given: there are no incidents")
     return found, left_out
@@ -108,7 +110,7 @@ def _count(rows: pd.DataFrame, application: str) -> int:
 
 
 def _held_out(rows: pd.DataFrame, own: pd.DataFrame, held: str, method: str, seed: int) -> Scores:
-    """Scores of an application's rows by learners that never saw their service, kind or application."""
+    """Scores of an application's rows by learners that never saw their service, kind, recording or application."""
     learn, _ = LEARNED[method]
     scores, proved = pd.Series(0.0, own.index), []
     for name in sorted(set(own[HELD_OUT[held]])):
@@ -319,7 +321,8 @@ def kinds_table(results: Mapping[str, Any]) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
-    parser.add_argument("--recording", type=Path, help="folder of a recording of the application; default: none")
+    parser.add_argument("--recording", type=Path, nargs="+", default=[], metavar="FOLDER",
+                        help="recordings of the application; default: none")
     parser.add_argument("--nezha", type=Path, metavar="FOLDER", help="checkout of IntelligentDDS/Nezha; default: none")
     parser.add_argument("--seeds", type=int, default=3, help="default: 3")
     named = os.environ.get("PEERS_PYTHON")

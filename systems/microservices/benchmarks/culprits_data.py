@@ -1,4 +1,4 @@
-"""Incidents whose culprit is known: a recording of ours, and the faults that Nezha's authors injected.
+"""Incidents whose culprit is known: recordings of ours, and the faults that Nezha's authors injected.
 
 Nezha's folder is a checkout of IntelligentDDS/Nezha (rca_data, construct_data): 101 faults in two applications. Of an
 incident there are the requests that begin from the injection on, to the end of the second minute after it; ordinary
@@ -35,6 +35,7 @@ class Incident:
 
     Attributes:
         application, number: which one it is.
+        recording: day or host on which the application was recorded.
         culprit, kind: of the fault.
         start_us: when it began.
         spans: of its requests.
@@ -45,6 +46,7 @@ class Incident:
 
     application: str
     number: int
+    recording: str
     culprit: str
     kind: str
     start_us: int
@@ -77,19 +79,18 @@ def of_nezha(folder: Path) -> tuple[list[Incident], int]:
             begins, ends = _extent(spans)
             inside.append((fault, start, spans[begins >= start]))
             before.append(spans[ends < start - GUARD_US])
-        found += _incidents(APPLICATIONS[path.parent.name[:4]], len(found), inside,
-                            pd.concat(before, ignore_index=True), metrics)
+        found += _incidents(path.parent.name, len(found), inside, pd.concat(before, ignore_index=True), metrics)
     return found, left_out
 
 
-def _incidents(application: str, first: int, inside: list[tuple[dict[str, str], int, pd.DataFrame]],
+def _incidents(day: str, first: int, inside: list[tuple[dict[str, str], int, pd.DataFrame]],
                ordinary: pd.DataFrame, metrics: pd.DataFrame) -> list[Incident]:
     linked = link(ordinary)
     usual = ordinary_times(linked, critical_paths(linked))
     after = metrics["time"].to_numpy()[:, None] - np.array([start for _, start, _ in inside]) / US_PER_S
     calm = metrics[((after < -60) | (after > 300)).all(1)]
-    return [Incident(application, first + place, _service(fault["inject_pod"]), fault["inject_type"], start, spans,
-                     ordinary, _around(calm, metrics, start), _table(spans, usual))
+    return [Incident(APPLICATIONS[day[:4]], first + place, day, _service(fault["inject_pod"]), fault["inject_type"],
+                     start, spans, ordinary, _around(calm, metrics, start), _table(spans, usual))
             for place, (fault, start, spans) in enumerate(inside)]
 
 
@@ -139,8 +140,12 @@ def _around(calm: pd.DataFrame, metrics: pd.DataFrame, start_us: int) -> pd.Data
     return pd.concat([before, at], ignore_index=True)
 
 
-def of_recording(folder: Path) -> tuple[list[Incident], int]:
-    """Anomalies of a recording that were alone and aimed at one service, and how many had too few requests."""
+def of_recording(folder: Path, first: int = 0) -> tuple[list[Incident], int]:
+    """Anomalies of a recording that were alone and aimed at one service, and how many had too few requests.
+
+    Args:
+        first: number of its first anomaly; numbers of an application's recordings must differ.
+    """
     spans, anomalies = read_table(folder / TABLE), read_table(folder / ANOMALIES)
     begins, ends = _extent(spans)
     guard_s, took_s = GUARD_US / US_PER_S, (ends - begins).to_numpy() / US_PER_S
@@ -149,7 +154,7 @@ def of_recording(folder: Path) -> tuple[list[Incident], int]:
     usual = ordinary_times(linked, critical_paths(linked))
     metrics = _recorded_metrics(folder / METRICS)
     found, left_out = list[Incident](), 0
-    for number, anomaly in enumerate(anomalies.itertuples()):
+    for number, anomaly in enumerate(anomalies.itertuples(), first):
         if not anomaly.alone or not anomaly.service:
             continue
         start, end = (round(at * US_PER_S) for at in (anomaly.start_s, anomaly.end_s))
@@ -160,8 +165,8 @@ def of_recording(folder: Path) -> tuple[list[Incident], int]:
         before = (metrics["time"] < start / US_PER_S - 1) & (metrics["time"] > start / US_PER_S - 600) & quiet(
             metrics["time"].to_numpy(), anomalies, 1.0)
         at = (metrics["time"] >= start / US_PER_S) & (metrics["time"] < end / US_PER_S)
-        found.append(Incident("shop", number, str(anomaly.service), str(anomaly.kind), start, inside, ordinary,
-                              metrics[before | at], _table(inside, usual)))
+        found.append(Incident("shop", number, folder.name, str(anomaly.service), str(anomaly.kind), start, inside,
+                              ordinary, metrics[before | at], _table(inside, usual)))
     return found, left_out
 
 
@@ -173,11 +178,12 @@ def _recorded_metrics(path: Path) -> pd.DataFrame:
 
 
 def rows_of(incidents: list[Incident]) -> pd.DataFrame:
-    """Their tables one below the other, with incident, application, culprit, kind and to_blame."""
+    """Their tables one below the other, with incident, application, recording, culprit, kind and to_blame."""
     def tables() -> Iterator[pd.DataFrame]:
         for incident in incidents:
             yield incident.table.assign(
-                incident=incident.number, application=incident.application, culprit=incident.culprit,
-                kind=incident.kind, to_blame=(incident.table["service"] == incident.culprit).astype(float))
+                incident=incident.number, application=incident.application, recording=incident.recording,
+                culprit=incident.culprit, kind=incident.kind,
+                to_blame=(incident.table["service"] == incident.culprit).astype(float))
 
     return pd.concat(tables(), ignore_index=True)

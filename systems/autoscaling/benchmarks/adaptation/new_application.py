@@ -56,7 +56,7 @@ from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     trained,
     untrained,
 )
-from systems.autoscaling.benchmarks.against_rules import environment_of
+from systems.autoscaling.benchmarks.against_rules_parts import environment_of
 from systems.autoscaling.simulator.simulator import Autoscaling
 
 OUTPUT = RESULTS / "autoscaling_adaptation.json"

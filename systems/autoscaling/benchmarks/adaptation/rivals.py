@@ -46,7 +46,7 @@ from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     trained,
     untrained,
 )
-from systems.autoscaling.benchmarks.against_rules import environment_of
+from systems.autoscaling.benchmarks.against_rules_parts import environment_of
 from systems.autoscaling.benchmarks.fronts import Front
 from systems.autoscaling.simulator.simulator import Autoscaling
 

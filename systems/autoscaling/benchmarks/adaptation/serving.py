@@ -56,7 +56,7 @@ from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     repeated_objective,
     trained,
 )
-from systems.autoscaling.benchmarks.against_rules import environment_of
+from systems.autoscaling.benchmarks.against_rules_parts import environment_of
 from systems.autoscaling.rules.rules import make
 from systems.autoscaling.simulator.applications import PAYLOADS
 from systems.autoscaling.simulator.episodes import PAYLOAD_SCENARIOS, Episodes

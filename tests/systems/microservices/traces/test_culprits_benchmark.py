@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from systems.microservices.benchmarks.culprits import LEARNED, accuracy_table, kinds_table, measures
+from systems.microservices.benchmarks.culprits import LEARNED, _wanted, accuracy_table, kinds_table, measures
 from systems.microservices.benchmarks.culprits_data import of_recording, rows_of
 from systems.microservices.benchmarks.culprits_peers import _service
 from systems.microservices.traces.culprits import ANOMALIES
@@ -38,11 +38,22 @@ def test_a_recordings_anomalies_are_incidents_with_ordinary_times_beside(tmp_pat
     incidents, left_out = of_recording(tmp_path)
 
     assert [one.culprit for one in incidents] == [SLOW[1], SLOW[7]] and left_out == 0
+    assert [one.number for one in of_recording(tmp_path, 9)[0]] == [9, 10]
     assert "one_cpu_cores" in incidents[0].metrics
     rows = rows_of(incidents)
     assert measures(rows.assign(score=rows["worst_median"]))["ac1"] == 1.0
     for name in ("svm_all", "boosting_monotone"):
         assert np.isfinite(LEARNED[name][0](rows, rows, 0)[0]).all()
+
+
+def test_only_what_there_are_several_of_is_held_out() -> None:
+    rows = pd.DataFrame({"application": ["shop", "shop", "other"], "recording": ["here", "there", "here"],
+                         "culprit": ["one", "two", "one"], "kind": "cpu"})
+
+    wanted = {(application, held) for _, application, held, _ in _wanted(rows, 1)}
+
+    assert wanted == {("shop", "nothing"), ("shop", "service"), ("shop", "recording"), ("shop", "application"),
+                      ("other", "nothing"), ("other", "application")}
 
 
 def test_a_name_of_a_peer_is_the_longest_service_that_fits() -> None:
