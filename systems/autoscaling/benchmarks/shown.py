@@ -66,7 +66,7 @@ TABLES: dict[str, Source] = {
     "autoscaling-distribution": Source("autoscaling_distribution", distribution.flagged_table),
     "autoscaling-rules": Source("autoscaling_rules", against_rules.rules_table),
     "autoscaling-savings": Source("autoscaling_rules", against_rules.savings_table),
-    "autoscaling-cases": Source("autoscaling_cases", cases.cases_table),
+    "autoscaling-cases": Source("autoscaling_rules", cases.cases_table),
     "autoscaling-closed-loop": Source("autoscaling_closed_loop", closed_loop.guarantees_table),
     "autoscaling-closed-loop-inside": Source("autoscaling_closed_loop", closed_loop.inside_table),
     "autoscaling-adversarial-states": Source("autoscaling_adversarial_states", adversarial_tables.states_table),

@@ -34,8 +34,9 @@ def test_what_is_done_stays_where_a_part_fails(tmp_path: Path) -> None:
 def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     began = tmp_path / "began"
     with subprocess.Popen([sys.executable, "-c", SLEEPER, str(began)], stderr=subprocess.DEVNULL) as parent:
+        deadline = time.monotonic() + 120
         while not began.exists():
-            assert parent.poll() is None
+            assert parent.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
         workers = psutil.Process(parent.pid).children()
         parent.kill()
