@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from feature_store.errors import InputError
 from feature_store.process_end import end_with_parent
 from feature_store.whole_files import write_file
 
@@ -23,7 +24,9 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes of one thread each, that are gone when the block ends, however it ends."""
+    """Processes of one thread each, that are gone when the block ends, however it ends. Raises InputError below one."""
+    if count < 1:
+        raise InputError(f"--jobs must be at least 1, got {count}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # they inherit it
     pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent)
     try:

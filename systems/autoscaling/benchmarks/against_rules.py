@@ -9,8 +9,8 @@ savings are at 2 % violating steps, with bootstrap intervals over applications a
 tuned for each held-out application on other episodes of its own, which no policy is. Policies and the best rules are
 tried in cases that nothing was trained or tuned for, too (cases.py).
 
-Two hours on one core, in parts that run side by side and are kept in --work: a run that was stopped goes on, and so
-does one with more loads, kinds of policies or rules.
+Half an hour on two cores, in parts that run side by side and are kept in --work: a run that was stopped goes on, and
+so does one with more loads, kinds of policies or rules.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.code_digest import code_digest
-from benchmarks.harness.data_folder import add_data_folder
+from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.jobs import add_jobs, kept_parts
 from benchmarks.harness.machine import describe_machine, now_utc
@@ -54,25 +54,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     parser.add_argument("--work", type=Path, default=Path(".assay/autoscaling-rules"), metavar="FOLDER",
-                        help="of the parts that are done; default: .assay/autoscaling-rules")
+                        help="folder for finished parts; default: .assay/autoscaling-rules")
     add_jobs(parser)
     add_data_folder(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measures every load that is not there yet."""
-    code = with_task(
-        load_task(TASK), code_digest("systems.autoscaling.benchmarks.against_rules", "systems.autoscaling.benchmarks"),
-        code_digest("models.control.training.through_environment", "models.control"),
-        code_digest("models.control.policy.policy", "models.control"),
-        code_digest("systems.autoscaling.simulator.simulator", ("systems.autoscaling", "models.control")))
-    made_by = {"code": code, "seeds": options.seeds, "effort": options.effort, "budget": options.budget}
-    wanted = {**made_by, "forms": options.forms, "rule_names": options.rules}
+    task = load_task(TASK)
+    code, of_parts = (with_task(task, code_digest(module, ("systems.autoscaling", "models.")))
+                      for module in ("systems.autoscaling.benchmarks.against_rules", parts.__name__))
+    made_with = {"seeds": options.seeds, "effort": options.effort, "budget": options.budget}
+    wanted = {"code": code, **made_with, "forms": options.forms, "rule_names": options.rules}
     entries = Entries(options.output, FORMAT, lambda entry: LOADS.index(entry["load"]),
                       lambda _, entry: wanted.items() <= entry.items())
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
     loads = [load for load in options.loads if not entries.has(LOADS.index(load))]
-    work = options.work / hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
+    if "azure" in loads:
+        required(options.data_folder)
+    work = options.work / hashlib.sha256(json.dumps({"code": of_parts, **made_with}).encode()).hexdigest()[:16]
     for load, found in measure(loads, options, work).items():
         entries.add({**_without_nan(found), **wanted})
         print(load, {name: own["cost_saved"] for name, own in found["policies"].items()}, flush=True)
@@ -95,7 +95,8 @@ def measure(loads: Sequence[str], options: argparse.Namespace, work: Path) -> di
         **{f"{load}-each-{best[load][0]}-{target:g}": (parts.each_application, *searched(load, best[load][0]),
                                                        options.effort, target) for load in loads for target in TARGETS},
         **{f"{load}-{case}-rule-{name}": (parts.rule_in_case, *searched(load, name), case)
-           for load in loads for case in CASES for name in best[load]}}, options.jobs)
+           for load in loads if parts.CHALLENGER in options.forms for case in CASES for name in best[load]}},
+        options.jobs)
     found = {}
     for load in loads:
         each = joined([Front.of(second[f"{load}-each-{best[load][0]}-{target:g}"]) for target in TARGETS])
@@ -105,7 +106,7 @@ def measure(loads: Sequence[str], options: argparse.Namespace, work: Path) -> di
             "rules": {name: {"at_share": at_share(front), "front": table_of(front)}
                       for name, front in rules[load].items()},
             "each": {"rule": best[load][0], "at_share": at_share(each), "front": table_of(each)},
-            "policies": {form: _told(form, one, rules[load], each) for form, one in policies.items()}}
+            "policies": {form: _told(form, one, best[load][0], rules[load], each) for form, one in policies.items()}}
         if parts.CHALLENGER in policies:
             in_case = {case: {name: Front.of(second[f"{load}-{case}-rule-{name}"]) for name in best[load]}
                        for case in CASES}
@@ -122,13 +123,13 @@ def _best(rules: Mapping[str, Front]) -> list[str]:
     known = [name for name in rules if np.isfinite(rules[name].at(SHARE))]
     if not known:
         raise InputError(f"--rules: expected one with settings on both sides of {SHARE:.0%} violating steps, got none "
-                         f"among {', '.join(rules)}; name more rules, or a larger --effort")
+                         f"among {', '.join(rules)}; name more rules, or raise --effort")
     return sorted(known, key=lambda name: rules[name].at(SHARE))[:RIVALS]
 
 
-def _told(form: str, made: Mapping[str, Any], rules: Mapping[str, Front], each: Front) -> dict[str, Any]:
+def _told(form: str, made: Mapping[str, Any], best: str, rules: Mapping[str, Front], each: Front) -> dict[str, Any]:
     """An entry's part about one kind of policy."""
-    fronts, best = [Front.of(one) for one in made["fronts"][AS_TRAINED]], _best(rules)[0]
+    fronts = [Front.of(one) for one in made["fronts"][AS_TRAINED]]
     saved = {f"{figure}_{against}": asdict(saving(fronts, other, SHARE, figure)) for figure in ("cost", "cores")
              for against, other in (("saved", rules[best]), ("saved_each", each))}
     return {**asdict(FORMS[form]), "seconds": made["seconds"], "policies": len(fronts) * len(TARGETS),

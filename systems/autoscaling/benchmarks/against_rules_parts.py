@@ -6,6 +6,7 @@ Flow: `rule` and `policies` -> the best rules -> `each_application`, `rule_in_ca
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import numpy as np
 import torch
 
 from benchmarks.harness.data_folder import required
+from feature_store.errors import InputError
 from models.control.contract.controller import RuleFamily
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Gates, Policy
 from models.control.simulation.rollout import Rollout, roll_out
 from models.control.training.rule_for_each import for_each_application
-from models.control.training.rule_tuning import BATCH, Settings, Tuner, side_by_side, tune
-from models.control.training.through_environment import ThroughEnvironment
+from models.control.training.rule_tuning import BATCH, Settings, side_by_side, tune
+from models.control.training.through_environment import OnProgress, ThroughEnvironment
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
@@ -130,13 +132,11 @@ def rule(load: str, folder: Path | None, name: str, effort: float) -> dict[str, 
     tuner = tune(environment, RULES[name], TRAINING_APPLICATIONS, TRAINING_STEPS, SHARE, effort=effort)
     for target in FEWER:
         tuner.refine(max(1, round(FEWER_TRIALS * effort)), target)
-    choices = _choices(tuner)
-    return {"trials": len(tuner.trials), "settings": choices,
-            "front": Judge(environment).rule(RULES[name], choices).document()}
-
-
-def _choices(tuner: Tuner) -> list[dict[str, float | str]]:
-    return [dict(trial.settings) for trial in tuner.front() if trial.violated < _FRONT_SHARE]
+    choices = [dict(trial.settings) for trial in tuner.front() if trial.violated < _FRONT_SHARE]
+    if not choices:
+        raise InputError(f"rule {name}: expected settings that violate less than {_FRONT_SHARE:.0%} of the steps, "
+                         f"got none in {len(tuner.trials)} trials under {load} loads; raise --effort, or leave the rule out")
+    return {"settings": choices, "front": Judge(environment).rule(RULES[name], choices).document()}
 
 
 def rule_in_case(load: str, folder: Path | None, name: str, choices: Sequence[Settings], case: str) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def policies(load: str, folder: Path | None, name: str, seeds: int, budget: floa
         seconds of training in all; for each place the fronts, one a seed: AS_TRAINED, and of CHALLENGER the cases.
     """
     environment, started = environment_of(load, folder), time.monotonic()
-    trained = _trained(environment, FORMS[name], seeds, budget)
+    trained = _trained(environment, FORMS[name], seeds, budget, partial(_say, f"{load}, {name}"))
     seconds = time.monotonic() - started
     places = {AS_TRAINED: environment, **(cases(environment, _traces_of(load, folder)) if name == CHALLENGER else {})}
     judges = {place: Judge(other) for place, other in places.items()}
@@ -173,7 +173,8 @@ def policies(load: str, folder: Path | None, name: str, seeds: int, budget: floa
         for place, judge in judges.items()}}
 
 
-def _trained(environment: Autoscaling, form: Form, seeds: int, budget: float) -> list[list[Policy]]:
+def _trained(environment: Autoscaling, form: Form, seeds: int, budget: float,
+             on_progress: OnProgress) -> list[list[Policy]]:
     """For each seed a policy for each of TARGETS, all of them side by side."""
     pairs = [(seed, target) for seed in range(seeds) for target in TARGETS]
     task = load_task(TASK)
@@ -185,12 +186,12 @@ def _trained(environment: Autoscaling, form: Form, seeds: int, budget: float) ->
         shape, settings = replace(shape, hidden=()), replace(settings, rate=LINEAR_RATE * settings.rate)
     trained = ThroughEnvironment(
         environment.differentiable, environment, shape, settings, [seed for seed, _ in pairs],
-        [target for _, target in pairs], *([demands_of(task)] if form.provable else []), on_progress=_say).run()
+        [target for _, target in pairs], *([demands_of(task)] if form.provable else []), on_progress=on_progress).run()
     members = [trained.policy.member(index) for index in range(len(pairs))]
     return [members[seed * len(TARGETS):(seed + 1) * len(TARGETS)] for seed in range(seeds)]
 
 
-def _say(event: Mapping[str, Any]) -> None:
+def _say(what: str, event: Mapping[str, Any]) -> None:
     if event["round"] % 20 == 0:
-        print("  " + ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        print(f"  {what}: " + ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
                                for name, value in event.items()), flush=True)

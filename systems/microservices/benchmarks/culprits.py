@@ -3,12 +3,12 @@
     python -m benchmarks culprits [--recording FOLDER ...] [--nezha FOLDER] [--peers-python FILE] [--seeds 3]
 
 Sets: recordings of ours (assay record --task microservices) and Nezha's public faults (culprits_data.py). What a
-learner is asked about it has not seen, in four ways: a service, a kind of fault, a recording (another host or day; all
-three of the same application), or the application (it learned from the others). Ours: the task `culprit` as it is
-trained, exported and proved by the pipeline's code, and the simple score. Peers: the paper's SVM (on its two features,
-and on all of ours), gradient boosting (free, and held monotone), and by an interpreter that has RCAEval BARO, CIRCA,
-MicroRank and TraceRCA, which learn nothing. AC@k: share of incidents of which the culprit is among the first k; ties
-count as the worst place among them. Resumable.
+learner is asked about it has not seen, in four ways: a service, a kind of fault or a recording (another host or day) of
+the same application, or the application (it learned from the others). Ours: the task `culprit` as it is trained,
+exported and proved by the pipeline's code, and the simple score. Peers: the paper's SVM (on its two features, and on
+all of ours), gradient boosting (free, and held monotone), and by an interpreter that has RCAEval BARO, CIRCA, MicroRank
+and TraceRCA, which learn nothing. AC@k: share of incidents of which the culprit is among the first k; ties count as the
+worst place among them. Resumable.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from benchmarks.harness.task_digest import with_task
+from feature_store.digests import content_digest
 from feature_store.errors import InputError
 from models.tasks.task import load_task
 from systems.microservices.benchmarks import culprits_peers
@@ -53,29 +54,33 @@ def run(options: argparse.Namespace) -> None:
     """Measures what is not there yet."""
     incidents, left_out = _incidents(options)
     rows = rows_of(incidents)
+    known = set(rows["application"])
     code = with_task(load_task(TASK), code_digest("systems.microservices.benchmarks.culprits",
                                                   ("systems.", "models.training", "models.learners", "models.export")))
     entries = Entries(options.output, FORMAT, lambda entry: (entry["application"], entry["held_out"], entry["method"],
                                                              entry["seed"]),
-                      lambda _, entry: entry["code"] == code and entry["incidents"] == (
-                          _count(rows, entry["application"]) or entry["incidents"]))
-    entries.content |= {"machine": describe_machine(), "date": now_utc(), "left_out": left_out}
-    applications = sorted(set(rows["application"]))
+                      lambda _, entry: entry["code"] == code and (
+                          entry["application"] not in known
+                          or entry["rows"] == _digest(rows, entry["application"], entry["held_out"])))
+    entries.content |= {"machine": describe_machine(), "date": now_utc(),
+                        "left_out": {**entries.content.get("left_out", {}), **left_out}}
+    applications = sorted(known)
     for seed, application, held, method in _wanted(rows, options.seeds):
         if entries.has((application, held, method, seed)):
             continue
         own, began = rows[rows["application"] == application], time.perf_counter()
         scores, more = (simple_scores(own), {}) if method == "simple" else _held_out(rows, own, held, method, seed)
         entries.add({"application": application, "held_out": held, "method": method, "seed": seed, "code": code,
-                     "incidents": _count(rows, application), **measures(own.assign(score=scores)), **more,
-                     "seconds": round(time.perf_counter() - began, 2)})
+                     "rows": _digest(rows, application, held), "incidents": _count(own),
+                     **measures(own.assign(score=scores)), **more, "seconds": round(time.perf_counter() - began, 2)})
         print(application, held, method, seed, file=sys.stderr, flush=True)
     for application in applications if options.peers_python else ():
         if not entries.has((application, "nothing", "tracerca", 0)):
             chosen = [one for one in incidents if one.application == application]
+            own = rows[rows["application"] == application]
             entries.add(*({"application": application, "held_out": "nothing", "method": method, "seed": 0, "code": code,
-                           "incidents": _count(rows, application), **found} for method, found in
-                          _peers(chosen, rows[rows["application"] == application], options.peers_python)))
+                           "rows": _digest(rows, application, "nothing"), "incidents": _count(own), **found}
+                          for method, found in _peers(chosen, own, options.peers_python)))
 
 
 def _wanted(rows: pd.DataFrame, seeds: int) -> Iterator[tuple[int, str, str, str]]:
@@ -96,17 +101,26 @@ def _incidents(options: argparse.Namespace) -> tuple[list[Incident], dict[str, i
     if options.nezha is not None:
         public, left_out["nezha"] = of_nezha(options.nezha)
         found += public
+    names = [folder.resolve().name for folder in options.recording]
+    if len(set(names)) < len(names) or "nezha" in names:
+        raise InputError("--recording: expected folders of different names, none of them nezha, got "
+                         f"{', '.join(names)}")
     first = 0
-    for folder in options.recording:
-        own, left_out[folder.name] = of_recording(folder, first)
+    for name, folder in zip(names, options.recording, strict=True):
+        own, left_out[name] = of_recording(folder, first)
         found, first = found + own, 1 + max((one.number for one in own), default=first)
     if not found:
         raise InputError("--recording or --nezha must be given: there are no incidents")
     return found, left_out
 
 
-def _count(rows: pd.DataFrame, application: str) -> int:
-    return int(rows.loc[rows["application"] == application, ["incident"]].drop_duplicates().size)
+def _digest(rows: pd.DataFrame, application: str, held: str) -> str:
+    """Of all rows that an application is asked about or that are learned from."""
+    return content_digest(rows if held == "application" else rows[rows["application"] == application])
+
+
+def _count(own: pd.DataFrame) -> int:
+    return int(own["incident"].nunique())
 
 
 def _held_out(rows: pd.DataFrame, own: pd.DataFrame, held: str, method: str, seed: int) -> Scores:

@@ -165,8 +165,8 @@ def of_recording(folder: Path, first: int = 0) -> tuple[list[Incident], int]:
         before = (metrics["time"] < start / US_PER_S - 1) & (metrics["time"] > start / US_PER_S - 600) & quiet(
             metrics["time"].to_numpy(), anomalies, 1.0)
         at = (metrics["time"] >= start / US_PER_S) & (metrics["time"] < end / US_PER_S)
-        found.append(Incident("shop", number, folder.name, str(anomaly.service), str(anomaly.kind), start, inside,
-                              ordinary, metrics[before | at], _table(inside, usual)))
+        found.append(Incident("shop", number, folder.resolve().name, str(anomaly.service), str(anomaly.kind), start,
+                              inside, ordinary, metrics[before | at], _table(inside, usual)))
     return found, left_out
 
 

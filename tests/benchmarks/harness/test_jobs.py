@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from benchmarks.harness.jobs import kept_parts
+from feature_store.errors import InputError
 
 SLEEPER = ("import sys, time, operator, pathlib; from benchmarks.harness.jobs import in_processes; "
            "in_processes(operator.call, [(pathlib.Path(sys.argv[1]).touch,), (time.sleep, 600)], 1, lambda *_: '')")
@@ -29,6 +30,11 @@ def test_what_is_done_stays_where_a_part_fails(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
         kept_parts(tmp_path, {"good": (math.sqrt, 4.0), "bad": (math.sqrt, -1.0)}, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["good.json"]
+
+
+def test_a_number_of_processes_that_does_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--jobs must be at least 1, got 0"):
+        kept_parts(tmp_path, {"sum": (operator.add, 1, 2)}, 0)
 
 
 def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:

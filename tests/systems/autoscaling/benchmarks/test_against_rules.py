@@ -66,8 +66,10 @@ def test_the_best_rules_go_on_to_other_cases_and_the_best_to_each_application(mo
     assert ramps["rules"]["b"]["steps"]["0.02"] == pytest.approx(6.0) and len(ramps["policies"]) == 2
 
 
-def test_without_proved_policies_no_case_is_told(monkeypatch):
-    assert "cases" not in measured(monkeypatch, ["a", "b"], ["linear"])[0]
+def test_without_proved_policies_no_case_is_asked_for(monkeypatch):
+    found, asked = measured(monkeypatch, ["a", "b"], ["linear"])
+
+    assert "cases" not in found and not any(case in name for name in asked for case in CASES)
 
 
 def test_rules_of_which_none_reaches_the_share_are_refused(monkeypatch):

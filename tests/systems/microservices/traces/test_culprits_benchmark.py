@@ -1,9 +1,20 @@
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from systems.microservices.benchmarks.culprits import LEARNED, _wanted, accuracy_table, kinds_table, measures
+from feature_store.errors import InputError
+from systems.microservices.benchmarks.culprits import (
+    LEARNED,
+    _digest,
+    _incidents,
+    _wanted,
+    accuracy_table,
+    kinds_table,
+    measures,
+)
 from systems.microservices.benchmarks.culprits_data import of_recording, rows_of
 from systems.microservices.benchmarks.culprits_peers import _service
 from systems.microservices.traces.culprits import ANOMALIES
@@ -54,6 +65,20 @@ def test_only_what_there_are_several_of_is_held_out() -> None:
 
     assert wanted == {("shop", "nothing"), ("shop", "service"), ("shop", "recording"), ("shop", "application"),
                       ("other", "nothing"), ("other", "application")}
+
+
+def test_recordings_of_one_name_are_refused(tmp_path: Path) -> None:
+    for names in (("one/shop", "two/shop"), ("nezha",)):
+        with pytest.raises(InputError, match="expected folders of different names"):
+            _incidents(Namespace(nezha=None, recording=[tmp_path / name for name in names]))
+
+
+def test_an_entry_is_of_the_rows_that_it_learned_from_too() -> None:
+    rows = pd.DataFrame({"application": ["shop", "other"], "service": ["one", "two"]})
+    fewer = rows.iloc[:1]
+
+    assert _digest(rows, "shop", "kind") == _digest(fewer, "shop", "kind")
+    assert _digest(rows, "shop", "application") != _digest(fewer, "shop", "application")
 
 
 def test_a_name_of_a_peer_is_the_longest_service_that_fits() -> None:
