@@ -135,7 +135,8 @@ def rule(load: str, folder: Path | None, name: str, effort: float) -> dict[str, 
     choices = [dict(trial.settings) for trial in tuner.front() if trial.violated < _FRONT_SHARE]
     if not choices:
         raise InputError(f"rule {name}: expected settings that violate less than {_FRONT_SHARE:.0%} of the steps, "
-                         f"got none in {len(tuner.trials)} trials under {load} loads; raise --effort, or leave the rule out")
+                         f"got none in {len(tuner.trials)} trials under {load} loads; raise --effort, or leave the "
+                         "rule out")
     return {"settings": choices, "front": Judge(environment).rule(RULES[name], choices).document()}
 
 
