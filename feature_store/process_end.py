@@ -1,6 +1,7 @@
 """How a process ends with its parent, and how SIGTERM ends a block of code so that its clean-up runs."""
 
 import ctypes
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,9 +11,15 @@ from types import FrameType
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Linux: the calling process gets this signal when its parent ends, however that ends."""
+def end_with_parent(number: int = signal.SIGTERM, parent: int | None = None) -> None:
+    """Linux: the calling process gets this signal when its parent ends, however that ends.
+
+    Args:
+        parent: number of the parent process, where it may have ended before this call: the signal comes at once then.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,8 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
     if count < 1:
         raise InputError(f"--jobs must be at least 1, got {count}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # they inherit it
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent)
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent,
+                               initargs=(signal.SIGTERM, os.getpid()))
     try:
         yield pool
     except BaseException:

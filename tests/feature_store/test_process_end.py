@@ -56,6 +56,13 @@ def started(code: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
+@pytest.mark.parametrize(("parent", "code"), [("os.getppid()", 0), ("os.getppid() + 1", -signal.SIGTERM)])
+def test_a_process_whose_parent_ended_before_it_could_ask_ends_too(parent: str, code: int) -> None:
+    with started("import os; from feature_store.process_end import end_with_parent; "
+                 f"end_with_parent(parent={parent})") as process:
+        assert process.wait(30) == code
+
+
 def test_a_second_sigterm_does_not_cut_the_clean_up_short() -> None:
     with started(CLEANS_UP) as process:
         assert process.stdin is not None and process.stdout is not None

@@ -21,9 +21,18 @@ from feature_store.written.model import Written
 
 _LARGEST_STEP = 0.1  # of log lambda at one measurement: early policies violate so often that it would run away
 _BOUNDS = (1e-3, 1e4)
-# What a score takes for a violating share above the target, in costs: a share of 0.01 too much weighs as much as a cost
-# twice as large, so that of two policies the one that keeps the target is kept.
-_EXCESS = 100.0
+_LEAST_TARGET = 1e-4  # share of the steps: below it, and at 0, violations weigh as they do there
+
+
+def excess(violated: float, target: float) -> float:
+    """By how much a cost is raised where weights or settings are chosen: violating steps over those that may violate,
+    less 1; 0 up to the target. A policy that violates twice as often as it may counts as one that costs twice as much.
+
+    Args:
+        violated: share of the steps.
+        target: largest share that may.
+    """
+    return max(0.0, violated / max(target, _LEAST_TARGET) - 1.0)
 
 
 class ObjectiveSettings(Written):
@@ -53,12 +62,12 @@ class ConstrainedObjective:
     def adapt(self, violating_share: float) -> None:
         """Moves the multiplier after a measurement of the policy without exploration."""
         if self.settings.kind == "cost" and math.isfinite(violating_share):
-            excess = violating_share / self.settings.violating_share - 1.0
-            step = max(-_LARGEST_STEP, min(_LARGEST_STEP, self.settings.multiplier_rate * excess))
+            change = self.settings.multiplier_rate * (violating_share / self.settings.violating_share - 1.0)
+            step = max(-_LARGEST_STEP, min(_LARGEST_STEP, change))
             self.multiplier = max(_BOUNDS[0], min(_BOUNDS[1], self.multiplier * math.exp(step)))
 
     def score(self, reward: float, cost: float, violating_share: float) -> float:
         """How good a measured policy is: larger is better."""
         if self.settings.kind == "reward":
             return reward
-        return -cost * (1.0 + _EXCESS * max(0.0, violating_share - self.settings.violating_share))
+        return -cost * (1.0 + excess(violating_share, self.settings.violating_share))

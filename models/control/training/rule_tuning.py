@@ -23,12 +23,12 @@ from models.control.contract.controller import RuleFamily
 from models.control.contract.environment import Environment, agents_of
 from models.control.contract.setting import Setting, Value
 from models.control.simulation.rollout import WARM_UP_STEPS, Rollout, roll_out
+from models.control.training.objective import excess
 
 Numbers = NDArray[np.float64]
 Settings = Mapping[str, float | str]
 _STEP = 0.2  # of a range, the standard deviation of a neighbour (Tolson and Shoemaker)
 BATCH = 8192  # applications times settings side by side: what the caches hold
-_LEAST_TARGET = 1e-4  # share of the steps: below it, and at 0, violations cost what they cost there
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def tune(environment: Environment, family: RuleFamily, applications: int = 256, 
 
 def _loss(trial: Trial, target: float | None, reward: bool = False) -> float:
     """What Optuna makes small: the cost, or the reward, negated, with a price for violations beyond the target."""
-    beyond = 0.0 if target is None else max(0.0, trial.violated / max(target, _LEAST_TARGET) - 1.0)
+    beyond = 0.0 if target is None else excess(trial.violated, target)
     if reward or target is None:
         return abs(trial.reward) * beyond - trial.reward
     return trial.cost * (1.0 + beyond)

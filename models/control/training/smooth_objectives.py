@@ -14,6 +14,9 @@ from models.control.contract.environment import Outcome
 # missed, not how badly; and the weight of how badly nevertheless, so that there is a slope wherever it is missed.
 _HALF_MISSED, _HOW_MUCH = 0.2, 0.1
 _SHARE_MEMORY = 0.8  # a window's, of the measured share of violating steps
+# A target that cannot be kept drives the multiplier to its upper end: above it the cost rises by a third and more for
+# few violations less (docs/decisions/0012).
+_MULTIPLIERS = (1e-2, 1e3)
 
 
 class SmoothObjective(Protocol):
@@ -70,7 +73,7 @@ class CostAndViolations:
         """Multipliers rise where more than the target was measured."""
         self.share.lerp_(violated, 1.0 - _SHARE_MEMORY)
         excess = (self.share / self.targets - 1.0).clamp(-1.0, 2.0)
-        self.multipliers.mul_((self.rate * excess).exp()).clamp_(1e-2, 1e4)
+        self.multipliers.mul_((self.rate * excess).exp()).clamp_(*_MULTIPLIERS)
 
     def state(self) -> dict[str, Tensor]:
         """Multipliers and the measured share."""

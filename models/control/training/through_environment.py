@@ -35,6 +35,7 @@ from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.settable import settable
 from models.control.training.monotone import Demands, NoDemands
+from models.control.training.objective import excess
 from models.control.training.rollouts import Scores, judge, random_walk, targets_of
 from models.control.training.smooth_objectives import CostAndViolations, PaperReward, SmoothObjective
 from models.control.training.training_run import checkpoint_folder, first_steps
@@ -43,8 +44,6 @@ from models.training.adam import adam_step
 from models.training.seeds import seeded
 
 OnProgress = Callable[[Mapping[str, Any]], None]
-# A share of violating steps above the target counts as this much cost, where the best weights are chosen.
-EXCESS_COST = 30.0
 _JUDGES = 0xA55A  # seed of the episodes on which weights are chosen
 _FIGURES = ("cost", "violated", "reward")  # of a round, as they are reported
 
@@ -274,8 +273,8 @@ class ThroughEnvironment:
         episodes = self.judge.draw("train", applications, self.steps, _JUDGES)
         scores = judge(state.policy, self.judge, episodes.take(torch.arange(applications).repeat(count)), self.steps,
                        self.settings.warm_up)
-        value = -scores.reward if self.settings.objective == "reward" else \
-            scores.cost + EXCESS_COST * (scores.violated - self.targets).clamp(min=0.0)
+        over = [excess(*pair) for pair in zip(scores.violated.tolist(), self.targets.tolist(), strict=True)]
+        value = -scores.reward if self.settings.objective == "reward" else scores.cost * (1.0 + torch.tensor(over))
         better = value < state.best_value
         with torch.no_grad():
             for best, now in zip(state.best.parameters(), state.policy.parameters(), strict=True):

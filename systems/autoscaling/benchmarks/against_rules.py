@@ -16,7 +16,7 @@ so does one with more loads, kinds of policies or rules.
 import argparse
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measures every load that is not there yet."""
     task = load_task(TASK)
-    code, of_parts = (with_task(task, code_digest(module, ("systems.autoscaling", "models.")))
-                      for module in ("systems.autoscaling.benchmarks.against_rules", parts.__name__))
+    code, of_parts = _digests(task)
     made_with = {"seeds": options.seeds, "effort": options.effort, "budget": options.budget}
     wanted = {"code": code, **made_with, "forms": options.forms, "rule_names": options.rules}
     entries = Entries(options.output, FORMAT, lambda entry: LOADS.index(entry["load"]),
@@ -73,18 +72,37 @@ def run(options: argparse.Namespace) -> None:
     if "azure" in loads:
         required(options.data_folder)
     work = options.work / hashlib.sha256(json.dumps({"code": of_parts, **made_with}).encode()).hexdigest()[:16]
-    for load, found in measure(loads, options, work).items():
+
+    def same_code() -> None:
+        if _digests(task) != (code, of_parts):
+            raise InputError("the code was changed while parts were made, which are of mixed code: run it again")
+
+    for load, found in measure(loads, options, work, same_code).items():
         entries.add({**_without_nan(found), **wanted})
         print(load, {name: own["cost_saved"] for name, own in found["policies"].items()}, flush=True)
 
 
-def measure(loads: Sequence[str], options: argparse.Namespace, work: Path) -> dict[str, dict[str, Any]]:
-    """Load -> everything under it; parts of all loads side by side."""
+def _digests(task: Any) -> tuple[str, str]:
+    """Of all the code, and of what makes the parts, each with the task file."""
+    whole, own = (with_task(task, code_digest(module, ("systems.autoscaling", "models.")))
+                  for module in ("systems.autoscaling.benchmarks.against_rules", parts.__name__))
+    return whole, own
+
+
+def measure(loads: Sequence[str], options: argparse.Namespace, work: Path,
+            same_code: Callable[[], None]) -> dict[str, dict[str, Any]]:
+    """Load -> everything under it; parts of all loads side by side.
+
+    Args:
+        work: folder of the parts.
+        same_code: raises InputError where the code is not what it was at the start.
+    """
     first = kept_parts(work, {
         **{f"{load}-policies-{form}": (parts.policies, load, options.data_folder, form, options.seeds, options.budget)
            for load in loads for form in options.forms},
         **{f"{load}-rule-{name}": (parts.rule, load, options.data_folder, name, options.effort)
            for load in loads for name in options.rules}}, options.jobs)
+    same_code()
     rules = {load: {name: Front.of(first[f"{load}-rule-{name}"]["front"]) for name in options.rules} for load in loads}
     best = {load: _best(rules[load]) for load in loads}
 
@@ -97,6 +115,7 @@ def measure(loads: Sequence[str], options: argparse.Namespace, work: Path) -> di
         **{f"{load}-{case}-rule-{name}": (parts.rule_in_case, *searched(load, name), case)
            for load in loads if parts.CHALLENGER in options.forms for case in CASES for name in best[load]}},
         options.jobs)
+    same_code()
     found = {}
     for load in loads:
         each = joined([Front.of(second[f"{load}-each-{best[load][0]}-{target:g}"]) for target in TARGETS])

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness.data_folder import required
 from feature_store.errors import InputError
 from models.control.contract.controller import RuleFamily
 from models.control.contract.environment import Environment
@@ -27,9 +26,8 @@ from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
 from systems.autoscaling.benchmarks.cases import AS_TRAINED, cases
 from systems.autoscaling.benchmarks.fronts import Front, Numbers
-from systems.autoscaling.environment import ENVIRONMENT
+from systems.autoscaling.benchmarks.loads import series_of, under_load
 from systems.autoscaling.rules.rules import RULES
-from systems.autoscaling.simulator.arrivals import read_traces
 from systems.autoscaling.simulator.simulator import Autoscaling
 
 TARGETS = (0.002, 0.004, 0.01, 0.02, 0.04)  # shares of violating steps that are trained and tuned for
@@ -61,18 +59,6 @@ class Form:
 
 
 FORMS = {"proved": Form(False, True), "network": Form(False, False), "linear": Form(True, False)}
-
-
-def environment_of(load: str, folder: Path | None) -> Autoscaling:
-    """The task's applications under a load: `azure` or `made`. Raises InputError where the real ones are missing."""
-    return Autoscaling(ENVIRONMENT.applications, _traces_of(load, folder))
-
-
-def _traces_of(load: str, folder: Path | None) -> Numbers | None:
-    """Series of a load; None: made ones."""
-    if load == "made":
-        return None
-    return read_traces(required(folder) / "azure_functions" / "invocations_per_minute_1350.csv.gz")
 
 
 class Judge:
@@ -128,7 +114,7 @@ def rule(load: str, folder: Path | None, name: str, effort: float) -> dict[str, 
 
     Which of them stand on the front is read off the judging episodes, which favours the rule.
     """
-    environment = environment_of(load, folder)
+    environment = under_load(load, folder)
     tuner = tune(environment, RULES[name], TRAINING_APPLICATIONS, TRAINING_STEPS, SHARE, effort=effort)
     for target in FEWER:
         tuner.refine(max(1, round(FEWER_TRIALS * effort)), target)
@@ -142,14 +128,14 @@ def rule(load: str, folder: Path | None, name: str, effort: float) -> dict[str, 
 
 def rule_in_case(load: str, folder: Path | None, name: str, choices: Sequence[Settings], case: str) -> dict[str, Any]:
     """Front of a rule that was searched under the load, in another case."""
-    other = cases(environment_of(load, folder), _traces_of(load, folder))[case]
+    other = cases(under_load(load, folder), series_of(load, folder))[case]
     return Judge(other).rule(RULES[name], choices).document()
 
 
 def each_application(load: str, folder: Path | None, name: str, choices: Sequence[Settings], effort: float,
                      target: float) -> dict[str, Any]:
     """Front of one: a rule tuned for each held-out application on other episodes of its own, a search for each."""
-    environment = environment_of(load, folder)
+    environment = under_load(load, folder)
     judge = Judge(environment)
     own = environment.draw("held_out", OWN_EPISODES * APPLICATIONS, TRAINING_STEPS + 1, 4711,
                            applications=judge.numbers * OWN_EPISODES)
@@ -164,10 +150,10 @@ def policies(load: str, folder: Path | None, name: str, seeds: int, budget: floa
     Returns:
         seconds of training in all; for each place the fronts, one a seed: AS_TRAINED, and of CHALLENGER the cases.
     """
-    environment, started = environment_of(load, folder), time.monotonic()
+    environment, started = under_load(load, folder), time.monotonic()
     trained = _trained(environment, FORMS[name], seeds, budget, partial(_say, f"{load}, {name}"))
     seconds = time.monotonic() - started
-    places = {AS_TRAINED: environment, **(cases(environment, _traces_of(load, folder)) if name == CHALLENGER else {})}
+    places = {AS_TRAINED: environment, **(cases(environment, series_of(load, folder)) if name == CHALLENGER else {})}
     judges = {place: Judge(other) for place, other in places.items()}
     return {"seconds": seconds, "fronts": {
         place: [judge.policies([str(target) for target in TARGETS], of_seed).document() for of_seed in trained]

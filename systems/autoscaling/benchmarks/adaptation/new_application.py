@@ -56,7 +56,7 @@ from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     trained,
     untrained,
 )
-from systems.autoscaling.benchmarks.against_rules_parts import environment_of
+from systems.autoscaling.benchmarks.loads import under_load
 from systems.autoscaling.simulator.simulator import Autoscaling
 
 OUTPUT = RESULTS / "autoscaling_adaptation.json"
@@ -203,7 +203,7 @@ def run(options: argparse.Namespace) -> None:
         entry["method"] not in options.methods
         or (entry["code"], entry["load"], entry["seeds"], entry["budget"], entry["objective"]) ==
         (code, options.load, options.seeds, options.budget, options.objective)))
-    environment = environment_of(options.load, options.data_folder)
+    environment = under_load(options.load, options.data_folder)
     targets = (TARGET,) if options.objective == "constraint" else ()
     plan = Plan(seeds=tuple(range(options.seeds)), targets=targets).with_budget(options.budget)
     applications = [800 + 200 // options.applications * row for row in range(options.applications)]

@@ -46,8 +46,8 @@ from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     trained,
     untrained,
 )
-from systems.autoscaling.benchmarks.against_rules_parts import environment_of
 from systems.autoscaling.benchmarks.fronts import Front
+from systems.autoscaling.benchmarks.loads import under_load
 from systems.autoscaling.simulator.simulator import Autoscaling
 
 OUTPUT = RESULTS / "autoscaling_rivals.json"
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> None:
         entry["rival"] not in options.rivals
         or (entry["code"], entry["load"], entry["seeds"], entry["budget"]) ==
         (code, options.load, options.seeds, options.budget)))
-    environment = environment_of(options.load, options.data_folder)
+    environment = under_load(options.load, options.data_folder)
     plan = Plan(seeds=tuple(range(options.seeds))).with_budget(options.budget)
     begin = kept_beginning(environment, plan, options.first)
     for name in options.rivals:

@@ -56,7 +56,7 @@ from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     repeated_objective,
     trained,
 )
-from systems.autoscaling.benchmarks.against_rules_parts import environment_of
+from systems.autoscaling.benchmarks.loads import under_load
 from systems.autoscaling.rules.rules import make
 from systems.autoscaling.simulator.applications import PAYLOADS
 from systems.autoscaling.simulator.episodes import PAYLOAD_SCENARIOS, Episodes
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
         or {name: entry[name] for name in asked} == asked))
     if results.has((options.objective, options.load)):
         return
-    environment = environment_of(options.load, options.data_folder)
+    environment = under_load(options.load, options.data_folder)
     targets = (TARGET,) if options.objective == "constraint" else ()
     plan = Plan(seeds=tuple(range(options.seeds)), targets=targets).with_budget(options.budget)
     found = serve(environment, plan, options.applications, options.episodes)

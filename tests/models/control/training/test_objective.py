@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
+from models.control.training.objective import ConstrainedObjective, ObjectiveSettings, excess
 
 ONE, TWO = torch.tensor([1.0]), torch.tensor([2.0])
 
@@ -37,3 +37,10 @@ def test_it_settles_where_the_target_is_kept() -> None:
 def test_of_two_policies_the_one_that_keeps_the_target_is_better() -> None:
     objective = ConstrainedObjective(ObjectiveSettings())
     assert objective.score(1.0, 2.0, 0.02) > objective.score(1.0, 1.9, 0.03) > objective.score(1.0, 1.9, 0.04)
+
+
+@pytest.mark.parametrize(("violated", "target", "expected"), [
+    (0.0, 0.02, 0.0), (0.02, 0.02, 0.0), (0.03, 0.02, 0.5), (0.1, 0.02, 4.0), (0.172, 0.002, 85.0), (0.01, 0.0, 99.0)])
+def test_what_is_beyond_the_target_counts_by_how_many_times_it_is_the_target(violated: float, target: float,
+                                                                            expected: float) -> None:
+    assert excess(violated, target) == pytest.approx(expected)

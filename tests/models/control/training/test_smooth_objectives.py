@@ -40,6 +40,15 @@ def test_a_multiplier_rises_and_falls_by_the_logarithm_with_the_remembered_share
     torch.testing.assert_close(objective.multipliers, torch.tensor(expected))
 
 
+@pytest.mark.parametrize(("violated", "end"), [(1.0, 1e3), (0.0, 1e-2)])
+def test_a_target_that_cannot_be_kept_drives_the_multiplier_to_its_end_and_no_further(violated: float, end: float
+                                                                                      ) -> None:
+    objective = CostAndViolations(torch.tensor([0.002]), 100.0, rate=0.1)
+    for _ in range(200):
+        objective.observe(torch.tensor([violated]))
+    assert objective.multipliers.tolist() == pytest.approx([end])
+
+
 class Watched:
     """An objective that records which outcomes it was asked of, and which shares it was given."""
 

@@ -9,8 +9,9 @@ import torch
 from feature_store.errors import InputError
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.settable import settable
+from models.control.training import through_environment
 from models.control.training.monotone import NoDemands
-from models.control.training.rollouts import judge
+from models.control.training.rollouts import Scores, judge
 from models.control.training.through_environment import Settings, ThroughEnvironment, stack
 from models.control.training.windows import discounted
 from tests.environments.backlog import CONTROLS, Backlog
@@ -25,8 +26,12 @@ def training(environment=None, settings=FAST, seeds=(0, 1), targets=(0.1, 0.02),
     return ThroughEnvironment(environment, environment, shape, settings, seeds, targets, **others)
 
 
+def same_weights(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
 def same(one, other):
-    return all(torch.equal(a, b) for a, b in zip(one.policy.parameters(), other.policy.parameters(), strict=True))
+    return same_weights(one.policy, other.policy)
 
 
 LONGER = replace(FAST, rounds=30, rate=1e-2, applications=32, steps=40, judged_from=0.9)
@@ -59,6 +64,24 @@ def test_the_papers_reward_can_be_the_objective():
     run._judge()
     before = run.state.best_scores[2].clone()
     assert (run.run().scores.reward > before + 0.01).all()
+
+
+def test_weights_that_violate_many_times_what_they_may_do_not_stay_for_their_cost(monkeypatch):
+    """The start of policies for 0.2 % stayed, at 17 % and a cost of 3: what kept the target cost 7 and more."""
+    rows = iter([([3.0, 3.0], [0.17, 0.17]), ([9.0, 2.0], [0.004, 0.1]), ([10.0, 3.5], [0.003, 0.04])])
+
+    def judged(*_):
+        cost, violated = (torch.tensor(part) for part in next(rows))
+        return Scores(cost, violated, -cost)
+
+    monkeypatch.setattr(through_environment, "judge", judged)
+    run = training(targets=(0.002, 0.1), settings=replace(FAST, rounds=2, judged_every=1))
+    kept = [run.state.policy.member(k) for k in range(2)]
+    trained = run.run()
+    # for 0.2 %: 3 * 85, 9 * 2, 10 * 1.5; for 10 %: 3 * 1.7, 2, 3.5
+    torch.testing.assert_close(run.state.best_value, torch.tensor([15.0, 2.0]))
+    torch.testing.assert_close(trained.scores.violated, torch.tensor([0.003, 0.1]))
+    assert all(not same_weights(trained.policy.member(k), kept[k]) for k in range(2))
 
 
 def test_equal_seeds_give_equal_policies_to_the_bit():

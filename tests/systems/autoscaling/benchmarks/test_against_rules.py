@@ -37,7 +37,8 @@ def made(function, *arguments):
     return front(2.0 * COST[arguments[2]])
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, rules: list[str], forms: list[str]) -> tuple[dict, list[str]]:
+def measured(monkeypatch: pytest.MonkeyPatch, rules: list[str], forms: list[str], same_code=lambda: None
+             ) -> tuple[dict, list[str]]:
     asked = []
 
     def kept(folder, wanted, count):
@@ -47,7 +48,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, rules: list[str], forms: list[str]
 
     monkeypatch.setattr(against_rules, "kept_parts", kept)
     options = Namespace(rules=rules, forms=forms, seeds=2, effort=1.0, budget=1.0, data_folder=None, jobs=3)
-    return against_rules.measure(["made"], options, Path("work"))["made"], asked
+    return against_rules.measure(["made"], options, Path("work"), same_code)["made"], asked
 
 
 def test_the_best_rules_go_on_to_other_cases_and_the_best_to_each_application(monkeypatch):
@@ -70,6 +71,20 @@ def test_without_proved_policies_no_case_is_asked_for(monkeypatch):
     found, asked = measured(monkeypatch, ["a", "b"], ["linear"])
 
     assert "cases" not in found and not any(case in name for name in asked for case in CASES)
+
+
+@pytest.mark.parametrize("changed_after", [1, 2])
+def test_parts_of_code_that_changed_meanwhile_are_not_told_as_one_measurement(monkeypatch, changed_after):
+    calls = []
+
+    def same_code() -> None:
+        calls.append(len(calls) + 1)
+        if calls[-1] == changed_after:
+            raise InputError("the code was changed")
+
+    with pytest.raises(InputError, match="the code was changed"):
+        measured(monkeypatch, ["a", "b"], ["linear"], same_code)
+    assert calls == list(range(1, changed_after + 1))
 
 
 def test_rules_of_which_none_reaches_the_share_are_refused(monkeypatch):
