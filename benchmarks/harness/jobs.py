@@ -58,15 +58,18 @@ def in_processes(measure: Callable[..., Any], jobs: Sequence[Any], count: int, k
             print(f"{time.monotonic() - began:6.0f} s  {number} of {len(jobs)}  {line}", file=sys.stderr, flush=True)
 
 
-def kept_parts(folder: Path, parts: Mapping[str, tuple[Any, ...]], count: int) -> dict[str, Any]:
+def kept_parts(folder: Path, parts: Mapping[str, tuple[Any, ...]], count: int,
+               check: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Results of parts of a measurement; one that is there from before is not made again.
 
     Args:
         folder: of the results, a JSON file each.
         parts: name -> function of a module's top level and its arguments; long ones first.
         count: how many processes.
+        check: called before a result is kept; raises where it may not be.
     """
     def keep(job: tuple[Any, ...], result: Any) -> str:
+        check()
         write_file(folder / f"{job[0]}.json", json.dumps(result).encode())
         return str(job[0])
 

@@ -73,7 +73,8 @@ def _work(connection: Connection, mib: int, taken: int, work: Callable[..., Any]
           arguments: tuple[Any, ...]) -> None:
     """In the other process: sends ("report", arguments), then ("done", result) or ("raised", error)."""
     os.setpgrp()  # Ctrl-C reaches it once, from the process that asked
-    end_with_parent(signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    end_with_parent(signal.SIGKILL, None if parent is None else parent.pid)
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool that lacks memory for another thread ends the process
     mapped, written = _kept("RssFile"), _kept("VmData")
     limit = mib * MIB - taken - mapped

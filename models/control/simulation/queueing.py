@@ -56,7 +56,7 @@ def latency_within_quota(rate: Tensor, cores: Tensor, limit: Tensor, stolen: Ten
     less than on a whole core. Where more than the quota would be used everyone stands still for the rest of each
     period, and so does a request that takes more than a quota itself.
 
-    A higher limit never makes it slower, but for some 5 ms with work left over: the start that a quota loses as it
+    A higher limit never makes it slower, but for some 7 ms with work left over: the start that a quota loses as it
     grows to a core may be more than what is left over then takes less.
 
     Args:

@@ -26,13 +26,14 @@ _LEAST_TARGET = 1e-4  # share of the steps: below it, and at 0, violations weigh
 
 def excess(violated: float, target: float) -> float:
     """By how much a cost is raised where weights or settings are chosen: violating steps over those that may violate,
-    less 1; 0 up to the target. A policy that violates twice as often as it may counts as one that costs twice as much.
+    less 1; 0 up to the target, NaN of NaN. A policy that violates twice as often as it may counts as one that costs
+    twice as much. Costs are above 0.
 
     Args:
         violated: share of the steps.
         target: largest share that may.
     """
-    return max(0.0, violated / max(target, _LEAST_TARGET) - 1.0)
+    return max(violated / max(target, _LEAST_TARGET) - 1.0, 0.0)
 
 
 class ObjectiveSettings(Written):

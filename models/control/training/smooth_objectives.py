@@ -14,8 +14,8 @@ from models.control.contract.environment import Outcome
 # missed, not how badly; and the weight of how badly nevertheless, so that there is a slope wherever it is missed.
 _HALF_MISSED, _HOW_MUCH = 0.2, 0.1
 _SHARE_MEMORY = 0.8  # a window's, of the measured share of violating steps
-# A target that cannot be kept drives the multiplier to its upper end: above it the cost rises by a third and more for
-# few violations less (docs/decisions/0012).
+# A target that cannot be kept drives the multiplier to its upper end. Beyond it the cost rises steeply, up to twofold
+# at 1e4, and such targets are still missed by other applications (docs/decisions/0012).
 _MULTIPLIERS = (1e-2, 1e3)
 
 

@@ -42,6 +42,7 @@ from systems.autoscaling.rules.rules import RULES
 OUTPUT = RESULTS / "autoscaling_rules.json"
 FORMAT = "assay-autoscaling-rules/1"
 LOADS = ("azure", "made")
+PACKAGES = ("systems.autoscaling", "models.")  # whose code a measurement depends on
 RIVALS = 3  # of the best rules, which are tried in other cases
 
 
@@ -62,7 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measures every load that is not there yet."""
     task = load_task(TASK)
-    code, of_parts = _digests(task)
+    code = with_task(task, code_digest("systems.autoscaling.benchmarks.against_rules", PACKAGES))
+    of_parts = _code_of_parts()
     made_with = {"seeds": options.seeds, "effort": options.effort, "budget": options.budget}
     wanted = {"code": code, **made_with, "forms": options.forms, "rule_names": options.rules}
     entries = Entries(options.output, FORMAT, lambda entry: LOADS.index(entry["load"]),
@@ -74,19 +76,18 @@ def run(options: argparse.Namespace) -> None:
     work = options.work / hashlib.sha256(json.dumps({"code": of_parts, **made_with}).encode()).hexdigest()[:16]
 
     def same_code() -> None:
-        if _digests(task) != (code, of_parts):
-            raise InputError("the code was changed while parts were made, which are of mixed code: run it again")
+        if _code_of_parts() != of_parts:
+            raise InputError("the code or the task file was changed while parts were made: run it again, which makes "
+                             "all of them anew")
 
     for load, found in measure(loads, options, work, same_code).items():
         entries.add({**_without_nan(found), **wanted})
         print(load, {name: own["cost_saved"] for name, own in found["policies"].items()}, flush=True)
 
 
-def _digests(task: Any) -> tuple[str, str]:
-    """Of all the code, and of what makes the parts, each with the task file."""
-    whole, own = (with_task(task, code_digest(module, ("systems.autoscaling", "models.")))
-                  for module in ("systems.autoscaling.benchmarks.against_rules", parts.__name__))
-    return whole, own
+def _code_of_parts() -> str:
+    """Digest of what makes the parts, and of the task file, as they are now."""
+    return with_task(load_task(TASK), code_digest(parts.__name__, PACKAGES))
 
 
 def measure(loads: Sequence[str], options: argparse.Namespace, work: Path,
@@ -95,14 +96,13 @@ def measure(loads: Sequence[str], options: argparse.Namespace, work: Path,
 
     Args:
         work: folder of the parts.
-        same_code: raises InputError where the code is not what it was at the start.
+        same_code: raises InputError where what makes the parts is not what it was at the start.
     """
     first = kept_parts(work, {
         **{f"{load}-policies-{form}": (parts.policies, load, options.data_folder, form, options.seeds, options.budget)
            for load in loads for form in options.forms},
         **{f"{load}-rule-{name}": (parts.rule, load, options.data_folder, name, options.effort)
-           for load in loads for name in options.rules}}, options.jobs)
-    same_code()
+           for load in loads for name in options.rules}}, options.jobs, same_code)
     rules = {load: {name: Front.of(first[f"{load}-rule-{name}"]["front"]) for name in options.rules} for load in loads}
     best = {load: _best(rules[load]) for load in loads}
 
@@ -114,8 +114,7 @@ def measure(loads: Sequence[str], options: argparse.Namespace, work: Path,
                                                        options.effort, target) for load in loads for target in TARGETS},
         **{f"{load}-{case}-rule-{name}": (parts.rule_in_case, *searched(load, name), case)
            for load in loads if parts.CHALLENGER in options.forms for case in CASES for name in best[load]}},
-        options.jobs)
-    same_code()
+        options.jobs, same_code)
     found = {}
     for load in loads:
         each = joined([Front.of(second[f"{load}-each-{best[load][0]}-{target:g}"]) for target in TARGETS])

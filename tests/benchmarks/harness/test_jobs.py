@@ -32,6 +32,16 @@ def test_what_is_done_stays_where_a_part_fails(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["good.json"]
 
 
+def test_a_part_that_may_not_be_kept_is_not(tmp_path: Path) -> None:
+    def check() -> None:
+        if list(tmp_path.iterdir()):
+            raise InputError("changed")
+
+    with pytest.raises(InputError, match="changed"):
+        kept_parts(tmp_path, {"one": (operator.add, 1, 2), "two": (operator.add, 1, 3)}, 1, check)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_number_of_processes_that_does_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--jobs must be at least 1, got 0"):
         kept_parts(tmp_path, {"sum": (operator.add, 1, 2)}, 0)

@@ -44,3 +44,9 @@ def test_of_two_policies_the_one_that_keeps_the_target_is_better() -> None:
 def test_what_is_beyond_the_target_counts_by_how_many_times_it_is_the_target(violated: float, target: float,
                                                                             expected: float) -> None:
     assert excess(violated, target) == pytest.approx(expected)
+
+
+def test_what_is_no_number_is_never_better() -> None:
+    objective = ConstrainedObjective(ObjectiveSettings())
+    assert not objective.score(1.0, 1.0, math.nan) > -math.inf
+    assert not excess(math.nan, 0.02) < math.inf

@@ -41,8 +41,8 @@ def test_a_multiplier_rises_and_falls_by_the_logarithm_with_the_remembered_share
 
 
 @pytest.mark.parametrize(("violated", "end"), [(1.0, 1e3), (0.0, 1e-2)])
-def test_a_target_that_cannot_be_kept_drives_the_multiplier_to_its_end_and_no_further(violated: float, end: float
-                                                                                      ) -> None:
+def test_the_multiplier_of_a_target_that_is_always_or_never_missed_stays_within_its_ends(violated: float, end: float
+                                                                                        ) -> None:
     objective = CostAndViolations(torch.tensor([0.002]), 100.0, rate=0.1)
     for _ in range(200):
         objective.observe(torch.tensor([violated]))

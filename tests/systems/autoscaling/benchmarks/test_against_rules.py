@@ -37,18 +37,17 @@ def made(function, *arguments):
     return front(2.0 * COST[arguments[2]])
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, rules: list[str], forms: list[str], same_code=lambda: None
-             ) -> tuple[dict, list[str]]:
+def measured(monkeypatch: pytest.MonkeyPatch, rules: list[str], forms: list[str]) -> tuple[dict, list[str]]:
     asked = []
 
-    def kept(folder, wanted, count):
-        assert (folder, count) == (Path("work"), 3)
+    def kept(folder, wanted, count, check):
+        assert (folder, count, check) == (Path("work"), 3, print)
         asked.extend(wanted)
         return {name: made(*part) for name, part in wanted.items()}
 
     monkeypatch.setattr(against_rules, "kept_parts", kept)
     options = Namespace(rules=rules, forms=forms, seeds=2, effort=1.0, budget=1.0, data_folder=None, jobs=3)
-    return against_rules.measure(["made"], options, Path("work"), same_code)["made"], asked
+    return against_rules.measure(["made"], options, Path("work"), print)["made"], asked
 
 
 def test_the_best_rules_go_on_to_other_cases_and_the_best_to_each_application(monkeypatch):
@@ -73,18 +72,26 @@ def test_without_proved_policies_no_case_is_asked_for(monkeypatch):
     assert "cases" not in found and not any(case in name for name in asked for case in CASES)
 
 
-@pytest.mark.parametrize("changed_after", [1, 2])
-def test_parts_of_code_that_changed_meanwhile_are_not_told_as_one_measurement(monkeypatch, changed_after):
-    calls = []
+def test_a_task_file_that_changed_meanwhile_ends_the_measurement(monkeypatch, tmp_path):
+    digests = iter(["before", "before", "after"])
+    monkeypatch.setattr(against_rules, "with_task", lambda task, code: code)
+    monkeypatch.setattr(against_rules, "code_digest", lambda module, packages: "code" if "parts" not in module
+                        else next(digests))
+    kept = []
 
-    def same_code() -> None:
-        calls.append(len(calls) + 1)
-        if calls[-1] == changed_after:
-            raise InputError("the code was changed")
+    def kept_parts(folder, wanted, count, check):
+        for name in wanted:
+            check()
+            kept.append(name)
+        return {}
 
-    with pytest.raises(InputError, match="the code was changed"):
-        measured(monkeypatch, ["a", "b"], ["linear"], same_code)
-    assert calls == list(range(1, changed_after + 1))
+    monkeypatch.setattr(against_rules, "kept_parts", kept_parts)
+    options = Namespace(rules=["feedforward-p99"], forms=["linear"], seeds=1, effort=1.0, budget=1.0, data_folder=None,
+                        jobs=1, loads=["made"], output=tmp_path / "results.json", work=tmp_path)
+    with pytest.raises(InputError, match="the code or the task file was changed while parts were made"):
+        against_rules.run(options)
+    assert kept == ["made-policies-linear"], "what was made before the change is kept, what came after it is not"
+    assert not options.output.exists()
 
 
 def test_rules_of_which_none_reaches_the_share_are_refused(monkeypatch):
