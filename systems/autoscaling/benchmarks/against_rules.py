@@ -9,7 +9,7 @@ savings are at 2 % violating steps, with bootstrap intervals over applications a
 tuned for each held-out application on other episodes of its own, which no policy is. Policies and the best rules are
 tried in cases that nothing was trained or tuned for, too (cases.py).
 
-Half an hour on two cores, in parts that run side by side and are kept in --work: a run that was stopped goes on, and
+Fifty minutes on two cores, in parts that run side by side and are kept in --work: a run that was stopped goes on, and
 so does one with more loads, kinds of policies or rules.
 """
 
