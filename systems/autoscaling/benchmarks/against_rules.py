@@ -1,6 +1,6 @@
 """What learned policies save against the rules that a platform engineer would run, at equal violations.
 
-    python -m benchmarks autoscaling-rules [--seeds 5] [--effort 1.0] [--loads azure made] [--jobs 2]
+    python -m benchmarks autoscaling-rules [--seeds 5] [--effort 3.0] [--loads azure made] [--jobs 2]
 
 Rules are tuned by Optuna on training applications (models/control/training/rule_tuning.py), for several targets;
 policies are trained on the same applications, for several targets and seeds. All are judged on the 200 held-out
@@ -9,7 +9,7 @@ savings are at 2 % violating steps, with bootstrap intervals over applications a
 tuned for each held-out application on other episodes of its own, which no policy is. Policies and the best rules are
 tried in cases that nothing was trained or tuned for, too (cases.py).
 
-Fifty minutes on two cores, in parts that run side by side and are kept in --work: a run that was stopped goes on, and
+A good hour on two cores, in parts that run side by side and are kept in --work: a run that was stopped goes on, and
 so does one with more loads, kinds of policies or rules.
 """
 
@@ -49,7 +49,8 @@ RIVALS = 3  # of the best rules, which are tried in other cases
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--seeds", type=int, default=5, help="of each kind of policy")
-    parser.add_argument("--effort", type=float, default=1.0, help="scales the settings that are tried for each rule")
+    parser.add_argument("--effort", type=float, default=3.0,
+                        help="times 192 settings that are tried for each rule; default: 3")
     parser.add_argument("--budget", type=float, default=1.0, help="scales the rounds of training")
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
