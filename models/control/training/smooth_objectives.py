@@ -52,7 +52,7 @@ class CostAndViolations:
 
     Args:
         targets: (K,) shares of violating steps.
-        multipliers: (K,) cost units that one violating step is worth, at first.
+        multipliers: (K,) cost units that one violating step is worth, at first; from the first window on 0.01 to 1,000.
         rate: change of their logarithms in a window in which twice the target was measured; 0: they stay.
     """
 

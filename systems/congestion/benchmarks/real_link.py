@@ -146,9 +146,7 @@ def _process(arguments: Sequence[str], namespace: int | None = None, **options: 
     parent = os.getpid()
 
     def enter() -> None:
-        end_with_parent(signal.SIGKILL)
-        if os.getppid() != parent:  # it was gone already
-            os._exit(1)
+        end_with_parent(signal.SIGKILL, parent)
         with suppress(OSError):
             os.nice(_NICE)
         if namespace is not None and _LIBC.setns(namespace, 0) != 0:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from feature_store.errors import InputError
+from models.tasks.task import load_task
 from systems.autoscaling.benchmarks import against_rules
 from systems.autoscaling.benchmarks import against_rules_parts as parts
 from systems.autoscaling.benchmarks.cases import AS_TRAINED, CASES
@@ -73,10 +74,11 @@ def test_without_proved_policies_no_case_is_asked_for(monkeypatch):
 
 
 def test_a_task_file_that_changed_meanwhile_ends_the_measurement(monkeypatch, tmp_path):
-    digests = iter(["before", "before", "after"])
-    monkeypatch.setattr(against_rules, "with_task", lambda task, code: code)
-    monkeypatch.setattr(against_rules, "code_digest", lambda module, packages: "code" if "parts" not in module
-                        else next(digests))
+    task = load_task("autoscaling")
+    other = task.model_copy(update={"training": task.training.model_copy(update={"rounds": task.training.rounds + 1})})
+    # read for the result, for the parts' folder, and before each of two parts is kept
+    tasks = iter([task, task, task, other])
+    monkeypatch.setattr(against_rules, "load_task", lambda name: next(tasks))
     kept = []
 
     def kept_parts(folder, wanted, count, check):
