@@ -2,7 +2,7 @@
 
 The private key is a PEM file that its owner alone can read; controllers get the file of public keys. After a rotation
 (serving/project_keys.py) it holds several, one PEM after the other: the current one first, then the earlier ones, whose
-signatures are still accepted. Only this file says which keys are accepted, never a ledger or a bundle. What is
+signatures are still accepted. Only that file says which keys are accepted, never a ledger or a bundle. What is
 signed is always a DSSE pre-authentication encoding, which names the type of the payload: a signature
 over a ledger entry can never be passed off as one over a bundle.
 

@@ -1,9 +1,9 @@
 """Who acts in a step: the policy, its fallback, or nobody. A pure state machine.
 
 The first check that finds something in the way says who acts instead of the policy, and why; after it the fallback acts
-until `hand_back_after` steps in a row were good. docs/reference/control.md has the same list in the same order. What
-comes after a decision stands in loop.py: a policy that raised or was late, a shield that failed. Which rule is the
-fallback says the bundle's contract (made.py).
+until `hand_back_after` steps in a row were good. docs/reference/control.md has them in the same order, and after them
+what loop.py does after a decision: a policy that raised or was late, a shield that failed. Which rule is the fallback
+says the bundle's contract (made.py).
 """
 
 import math

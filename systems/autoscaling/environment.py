@@ -27,7 +27,7 @@ class AutoscalingSystem(Autoscaling):
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came, a second")}
     settings: Sequence[Setting] = SETTINGS
     telemetry: Path | None = TELEMETRY
-    largest_reward = 2.0  # of a step: the objective met, CPU and memory used to the full (equation in simulator.py)
+    largest_reward = 2.0  # of a step: the objective met, CPU and memory used to the full (`outcome` in equations.py)
     acting: str = "systems.autoscaling.acting"
     rules: Mapping[str, RuleFamily] = RULES
 
