@@ -1,6 +1,7 @@
 """The table of rewards says what its results say; PCC-RL is named where it is missing; what was made stays."""
 
 import json
+import math
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.task_digest import with_task
 from feature_store.errors import InputError
 from models.tasks.task import load_task
-from systems.congestion.benchmarks import against_rules, pcc_rl, several_senders
+from systems.congestion.benchmarks import against_rules, beside_kernel, pcc_rl, several_senders
 
 
 def entry(controller: str, place: str, **rewards: float) -> dict[str, Any]:
@@ -115,3 +116,31 @@ def test_senders_that_share_stand_beside_those_that_do_not_with_the_spread_of_th
     assert policy.startswith("| policy | 0.50 (0.40 to 0.60) | ") and policy.endswith(" | 1.00 (0.80 to 1.20) |")
     assert sharing.startswith("| sharing policy | 0.95 (0.90 to 1.00) | ") and "| 90.0 (90.0 to 90.0) | 50 (" in sharing
     assert "2 seeds" in several_senders.sharing_conditions(found).replace("\n", " ")
+
+
+def test_runs_whose_relay_was_late_are_measured_again_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, measured = iter([900.0, 1100.0]), list[tuple[str, ...]]()
+
+    def measure(link: object, seed: int, arm: tuple[str, ...], *_: object) -> dict[str, Any]:
+        measured.append(arm)
+        flow = {"mbps": 1.0, "wait_ms": {"p95": 1.0}, "lost": 0.0}
+        return {"flows": [flow] * len(arm), "late_us": {"p99": next(late, 0.0)}}
+
+    monkeypatch.setattr(beside_kernel, "_made", lambda *_: (None, "model"))
+    monkeypatch.setattr(beside_kernel, "measured", measure)
+    monkeypatch.setattr(beside_kernel, "probed", lambda rate: rate)
+    monkeypatch.setattr(beside_kernel, "ARMS", (("cubic",), ("bbr",)))
+
+    def run(**asked: float) -> list[tuple[str, ...]]:
+        measured.clear()
+        beside_kernel.run(Namespace(**{
+            "policy": None, "links": 1, "runs": 1, "seconds": 10.0, "objective_ms": 20.0, "again_over_ms": math.inf,
+            "output": tmp_path / "real.json"} | asked))
+        return list(measured)
+
+    assert run() == [("cubic",), ("bbr",)]
+    assert run() == []
+    assert run(again_over_ms=1.0) == [("bbr",)]
+    assert run(again_over_ms=1.0) == []
