@@ -20,6 +20,7 @@ The group exists and holds the service; nothing is made, moved or killed here. W
 """
 
 import hashlib
+import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ class Cgroup:
         """
         renewed = self._lease.is_held()
         if not (other := self._lease.acquire(holder)) and not renewed:
-            self._found = self._saved = None
+            self._ask_the_disk()
             try:
                 self._notes = tuple(str(left) for left in self._give_back(lowering=False))
             except ActuatorError as error:
@@ -145,7 +146,7 @@ class Cgroup:
                 if self._acted:
                     raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
                 return
-            self._found = self._saved = None  # another controller may have acted and given back meanwhile
+            self._ask_the_disk()
         try:
             left = self._give_back(lowering=lowering)
             if not lowering and self._found is not None:
@@ -158,6 +159,13 @@ class Cgroup:
         if left or self._notes:
             notes, self._notes = self._notes, ()
             raise ActuatorError(left[0].kind if left else "conflict", "; ".join((*map(str, left), *notes)))
+
+    def _ask_the_disk(self) -> None:
+        """What was found is read anew: another controller may have acted meanwhile. Where nothing is on disk, because
+        somebody removed the folder beneath this one, what this one found is all that anybody knows."""
+        self._saved = None
+        if os.path.lexists(self._path):
+            self._found = None
 
     def _remember(self, changes: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
         """Puts on disk what is found and what is about to be set; nothing is changed before that."""

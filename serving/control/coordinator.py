@@ -10,8 +10,9 @@
 
 A look is of one moment: limits as the control groups hold them, and the allotments that follow. It is written whole;
 an agent acts on a look once, and only on the last one (serving/actuators/looked_at_limit.py). Who says nothing, or said
-it long ago, keeps its place with what its limit is, and its agent is blind. A system says what is told of a look
-(`Teller`).
+it long ago, keeps its place with what its limit is, and its agent is blind. Nobody gets another's cores by a limit that
+somebody lifted: a limit counts as at most what the last look allotted. Whose control group is gone or cannot be read is
+not told of, and keeps the cores that it had. A system says what is told of a look (`Teller`).
 """
 
 import argparse
@@ -30,6 +31,7 @@ from feature_store.whole_files import write_file
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.cgroup import Cgroup
 from serving.control.file_part import FilePart
+from serving.control.loop import LEAST_S, MOST_S
 
 Status = Mapping[str, float]
 
@@ -39,9 +41,11 @@ class LookedAt(Protocol):
 
     def __call__(self, capacity: float, limits: Mapping[str, float], status: Mapping[str, Status],
                  before: Mapping[str, float], needs: Mapping[str, float]) -> Mapping[str, Mapping[str, float]]:
-        """Args:
+        """Signals of each, `allotment_cores` among them.
+
+        Args:
         capacity: cores that are to be shared.
-        limits: name -> cores that it may use.
+        limits: name -> cores that it may use; of a limit above what the last look allotted, that.
         status: name -> its last status.
         before: `limits` an interval before; what is not there did not change.
         needs: name -> mean demand, cores; over these what is free is divided.
@@ -84,9 +88,11 @@ def read_shared(path: Path, teller: Teller) -> Shared:
     """Raises InputError."""
     part = FilePart(read_located_yaml(path, "coordinator's file")[0], "coordinator", str(path))
     part.only(("cores", "look", "status", "groups", "every_s", "host_cores", "root"))
+    every_s = part.number("every_s", teller.every_s)
+    if not LEAST_S <= every_s <= MOST_S:
+        raise InputError(f"every_s must be {LEAST_S:g} to {MOST_S:g} seconds, got {every_s:g} ({path})")
     return Shared(part.number("cores", math.nan), Path(part.text("look")), Path(part.text("status")),
-                  read_groups(part, teller.many, path),
-                  part.number("every_s", teller.every_s), Path(part.text("root", "/sys/fs/cgroup")),
+                  read_groups(part, teller.many, path), every_s, Path(part.text("root", "/sys/fs/cgroup")),
                   part.number("host_cores", 1.0))
 
 
@@ -100,10 +106,11 @@ def read_groups(part: FilePart, many: str, path: Path) -> dict[str, str]:
     return groups
 
 
-def demand_cores(status: Status) -> float:
-    """Requests that arrive x core seconds of one; NaN where none was served."""
+def demand_cores(status: Status, capacity: float) -> float:
+    """Requests that arrive x core seconds of one, at most all cores there are: of one that hangs hardly any is served.
+    NaN where none was served."""
     served = status["served_rps"]
-    return status["rate_rps"] * status["used_cores"] / served if served > 0 else math.nan
+    return min(status["rate_rps"] * status["used_cores"] / served, capacity) if served > 0 else math.nan
 
 
 class Coordinator:
@@ -115,29 +122,40 @@ class Coordinator:
                         for name, group in shared.groups.items()}
         # a mean weighs an interval of another length as so many of the system's, as observers do
         self._weight = 1.0 - (1.0 - teller.mean_weight) ** (shared.every_s / teller.every_s)
-        self._limits: dict[str, float] = {}
+        self._limits: dict[str, float] = {}  # as they counted in the last look
+        self._allotted: dict[str, float] = {}
         self._needs: dict[str, float] = {}  # of whom one was known
 
-    def look(self) -> None:
-        """Looks, and writes what it saw.
+    def look(self) -> list[str]:
+        """Looks, and writes what it saw. Returns of whom nothing is told, and why.
 
         Raises:
-            ActuatorError: a control group is gone, or cannot be read.
+            ActuatorError: a control group is gone or cannot be read whose limit was never seen.
             OSError: what was seen cannot be written.
         """
         shared, teller = self._shared, self._teller
-        status = {name: self._status(name) for name in self._groups}
-        limits = {name: group.present()["cpu_limit_cores"] / shared.host_cores for name, group in self._groups.items()}
+        status, limits, unseen = {name: self._status(name) for name in self._groups}, dict[str, float](), {}
+        for name, group in self._groups.items():
+            try:
+                cores = group.present()["cpu_limit_cores"] / shared.host_cores
+                limits[name] = min(cores, self._allotted.get(name, cores))
+            except ActuatorError as error:
+                if name not in self._limits:
+                    raise
+                limits[name], unseen[name] = self._limits[name], f"{name} is not told of: {error}"
+                status[name] = dict.fromkeys(teller.status, math.nan)
         for name, of in status.items():
-            if math.isfinite(demand := demand_cores(of)):
+            if math.isfinite(demand := demand_cores(of, shared.cores)):
                 mean = self._needs.get(name, demand)
                 self._needs[name] = mean + self._weight * (demand - mean)
         needs = {name: self._needs.get(name, 0.0) or cores for name, cores in limits.items()}
         found = teller.looked_at(shared.cores, limits, status, self._limits, needs)
-        self._limits = limits
-        told = {name: {part: value for part, value in of.items() if math.isfinite(value)} for name, of in found.items()}
+        told = {name: {part: value for part, value in of.items() if math.isfinite(value)} for name, of in found.items()
+                if name not in unseen}
         write_file(shared.look, json.dumps({"look": str(time.time_ns()), "every_s": shared.every_s,
                                             "host_cores": shared.host_cores, teller.many: told}))
+        self._limits, self._allotted = limits, {name: of["allotment_cores"] for name, of in found.items()}
+        return list(unseen.values())
 
     def _status(self, name: str) -> dict[str, float]:
         """What its front says; NaN where it does not, or where that cannot be: none of it is below 0."""
@@ -167,7 +185,8 @@ def run(teller: Teller, program: str, description: str | None, arguments: list[s
         coordinator, due = Coordinator(shared, teller), time.monotonic()
         for number in range(given.looks or sys.maxsize):
             try:
-                coordinator.look()
+                for line in coordinator.look():
+                    print(line, file=sys.stderr)
             except (ActuatorError, OSError) as error:  # nobody acts on what was not seen whole
                 print(f"no look: {error}", file=sys.stderr)
             if number + 1 != given.looks:

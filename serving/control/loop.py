@@ -35,6 +35,8 @@ from serving.control.pending import MOST_BEHIND, steps_behind
 from serving.control.shield import Change
 from serving.control.who_acts import Situation, Watch, WhoActs
 
+LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
+
 
 @dataclass
 class _Decided:
@@ -125,7 +127,7 @@ class ControlLoop:
             own = self._parts.reader.interval_s
         except Exception:  # of a part: no reason to end the controller
             own = None
-        self._past.due_s = own if own is not None and 0 < own < math.inf else every_s
+        self._past.due_s = own if own is not None and LEAST_S <= own <= MOST_S else every_s
         return self._past.due_s
 
     def without_rewards(self, every_s: float) -> str:

@@ -30,6 +30,7 @@ from serving.control.generic import generic_bundle, generic_task, require_own_se
 from serving.control.in_shadow import require_own_log, require_watchable, unknown_present, watched_target
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, by_ledger, stopped_in_ledger
 from serving.control.last_good import LastGood
+from serving.control.loop import LEAST_S, MOST_S
 from serving.control.made import make_loop, with_settings
 from serving.control.metrics import Metrics
 from serving.control.run import run, stops_on_signals
@@ -38,7 +39,6 @@ from serving.control.side_by_side import Within
 from serving.control.which_task import task_of_bundle, task_of_workload
 from serving.state_folder import StateFolder
 
-LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
 WITHIN_S = 20.0  # of each of these looks
 POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
 LOOK_AGAIN_S = 1.0  # between two looks at a lease that is waited for
@@ -258,13 +258,14 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
 
         def on_step(record: ControlStep) -> None:
             metrics.count(record)
-            with suppress(OSError, SystemExit):  # a full disk or a closed pipe, where rich exits, stops no controller
+            # a full disk, a closed pipe, where rich exits, or a terminal without a letter stops no controller
+            with suppress(OSError, ValueError, SystemExit):
                 show(record)
 
         assert contract.driving is not None
         every_s = request.every or contract.driving.step_s
         due_s = loop.expect(every_s)
-        with suppress(OSError, SystemExit):
+        with suppress(OSError, ValueError, SystemExit):
             for line in filter(None, (first_line(champion, contract, actuator.name, due_s, place, request.shadow),
                                       unknown_present(actuator, contract, written) if request.shadow else "",
                                       unchecked(champion, written.distribution), loop.without_rewards(due_s))):

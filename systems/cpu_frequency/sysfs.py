@@ -21,7 +21,7 @@ import json
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -102,6 +102,10 @@ class Clock:
         try:
             for name in changes:
                 _write(Path(name), text)
+        except ActuatorError as error:
+            now = _readable(now)  # of what was set before it failed, some may be
+            partly = {_CONTROL: max(map(int, now.values())) / _KHZ} if now else {}
+            raise ActuatorError(error.kind, str(error), partly) from error
         finally:  # also of what was set before one of them failed
             if changes:
                 notes = self._remember(found.after(_readable(changes)), found)
@@ -109,11 +113,12 @@ class Clock:
 
     def acquire(self, holder: str) -> str:
         """See `Actuator`: of each policy. What a killed controller found stays what is given back in the end."""
-        for number, lease in enumerate(self._leases):
-            if other := lease.acquire(holder):
-                for taken in self._leases[:number]:
-                    taken.release(holder)
-                return other
+        with ExitStack() as taken:  # all or none, also where asking for one raises
+            for lease in self._leases:
+                if other := lease.acquire(holder):
+                    return other
+                taken.callback(lease.release, holder)
+            taken.pop_all()
         return ""
 
     def release(self, holder: str) -> None:
@@ -149,13 +154,17 @@ class Clock:
         if (found := self._found()) is None:
             return
         for name, kept in found.limits.items():
-            if not kept.is_ours(now := _text(Path(name))):
-                left.append(f"{name} was set to {now} by somebody else and stays so; it had been {kept.found}")
-            elif not lowering and int(kept.found) < int(now):
+            try:
+                if not kept.is_ours(now := _text(Path(name))):
+                    left.append(f"{name} was set to {now} by somebody else and stays so; it had been {kept.found}")
+                elif not lowering and int(kept.found) < int(now):
+                    later[name] = kept
+                    left.append(f"{name} stays at {now}, more than the {kept.found} that was found")
+                elif kept.found != now:
+                    _write(Path(name), kept.found)
+            except ActuatorError as error:  # such as of cores that were taken off: the others are given back
                 later[name] = kept
-                left.append(f"{name} stays at {now}, more than the {kept.found} that was found")
-            elif kept.found != now:
-                _write(Path(name), kept.found)
+                left.append(f"{name} was not given back, {kept.found}: {error}")
         if later:
             write_found(self._path, FoundLimits(found.target, later))
         else:
@@ -215,7 +224,7 @@ def _status(path: Path) -> tuple[dict[str, float], dict[str, float]]:
         status = json.loads(path.read_text())
         found = {name: float(status.get(name, math.nan)) for name in STATUS}
         return found, dict.fromkeys(STATUS, time.time() - path.stat().st_mtime)
-    except (OSError, ValueError, TypeError, AttributeError, OverflowError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return dict.fromkeys(STATUS, math.nan), {}
 
 

@@ -25,7 +25,8 @@ def looked_at(capacity: float, limits: Mapping[str, float], status: Mapping[str,
     """See `LookedAt`."""
     total, all_needs = sum(limits.values()), sum(needs.values())
     return {name: {**{part: status[name][part] for part in _TOLD},
-                   "usage": min(status[name]["used_cores"] / cores, 1.0), "demand_cores": demand_cores(status[name]),
+                   "usage": min(status[name]["used_cores"] / cores, 1.0),
+                   "demand_cores": demand_cores(status[name], capacity),
                    "allotment_cores": allotment(cores, total, capacity, needs[name] / all_needs, NUMBERS),
                    "fair_cores": capacity / len(limits), "node_limits": total / capacity}
             for name, cores in limits.items()}

@@ -28,7 +28,7 @@ def looked_at(capacity: float, limits: Mapping[str, float], status: Mapping[str,
         of = status[name]
         known = of["latency_ms"] > 0 and of["most_latency_ms"] > 0
         preserved = law.preserved(of, NUMBERS) if known else math.nan
-        own[name] = {"usage": min(of["used_cores"] / cores, 1.0), "demand_cores": demand_cores(of),
+        own[name] = {"usage": min(of["used_cores"] / cores, 1.0), "demand_cores": demand_cores(of, capacity),
                      "preserved": preserved}
     found = {}
     for name, cores in limits.items():

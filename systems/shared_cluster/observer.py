@@ -34,7 +34,8 @@ class FunctionObserver(RememberedNumbers):
         changed = 0.0  # where nobody knows what was before
         if math.isfinite(rate + before["rate_rps"]) and max(rate, before["rate_rps"]) > 0:
             changed = relative_change(rate, before["rate_rps"], NUMBERS)
-        self._changes = (self._changes[1], (cores - before["cores"]) / before["cores"])
+        stood = before["cores"] if before["cores"] > 0 else math.nan
+        self._changes = (self._changes[1], (cores - stood) / stood)
         self.remembered |= {"cores": cores, "rate_rps": rate}
         objective, near = known["most_latency_ms"], math.nan
         if math.isfinite(latency + objective):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -445,3 +446,18 @@ def test_two_groups_of_one_name_have_leases_of_their_own(acting: Cgroup, tree: T
 def test_fewer_replicas_than_one_are_no_target(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="replicas must be at least 1, got 0"):
         Cgroup("nginx", tmp_path, replicas=0)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_what_was_found_is_known_where_the_state_folder_is_removed(
+    goes_on: bool, acting: Cgroup, tree: Tree, tmp_path: Path
+) -> None:
+    before = tree.limits()
+    acting.apply({CPU: 0.5, MEMORY: 128.0})
+    shutil.rmtree(tmp_path / "state")
+    if goes_on:
+        assert acting.acquire("controller") == ""
+        acting.present()
+        acting.apply({CPU: 0.4, MEMORY: 120.0})
+    acting.restore()
+    assert tree.limits() == before

@@ -26,7 +26,7 @@ def test_a_reader_that_knows_its_interval_says_when_the_next_step_is_due(tmp_pat
     loop = loop_of(world, tmp_path, Said(keep))
     assert run(loop, 3600.0, threading.Event(), seen.append, steps=3) == ""
     assert len(seen) == 3 and loop.expect(3600.0) == 0.01
-    for unusable in (None, math.nan, math.inf, 0.0, -1.0):
+    for unusable in (None, math.nan, math.inf, 0.0, -1.0, 1e300, 1e-320):
         world.interval_s = unusable
         assert loop.expect(3600.0) == 3600.0
 

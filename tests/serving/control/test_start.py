@@ -384,7 +384,9 @@ def test_an_actuator_that_measures_is_read_in_place_of_a_server(configuration, t
     assert len(MADE[-1].costs) == 3 and MADE[-1].holder == ""
 
 
-@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), SystemExit(1)], ids=["pipe", "rich's exit"])
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), SystemExit(1),
+                                   UnicodeEncodeError("ascii", "é", 0, 1, "no letter of it")],
+                         ids=["pipe", "rich's exit", "letter"])
 def test_output_that_nobody_reads_ends_no_controller(configuration, tmp_path, killed, error):
     shown = []
 

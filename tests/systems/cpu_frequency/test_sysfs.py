@@ -14,6 +14,7 @@ from feature_store.errors import InputError, SourceError
 from models.control.contract.acting import code_sha256
 from models.control.contract.signals import Ceiling
 from serving.actuators.actuator import ActuatorError
+from serving.actuators.control_group.file_lease import FileLease
 from serving.contract import Contract
 from serving.control.controller_file import read_controller_file
 from serving.control.file_part import FilePart
@@ -289,7 +290,7 @@ def test_a_number_that_the_status_lacks_is_not_known(clock: Clock, tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", [None, "", '{"usage": 0.5, "latency', "nonsense", "[0.5]", '{"usage": null}',
-                                  '{"usage": "x"}', '{"usage": 1' + 400 * "0" + "}"])
+                                  '{"usage": "x"}', '{"usage": 1' + 400 * "0" + "}", 100_000 * "["])
 def test_of_a_status_that_is_missing_or_half_written_nothing_is_known_but_heat_is(
     clock: Clock, tmp_path: Path, text: str | None
 ) -> None:
@@ -457,3 +458,46 @@ def test_a_hot_clock_comes_down_where_there_is_no_status(part: dict[str, object]
 
 def test_a_status_is_of_some_seconds_where_nobody_says_more(clock: Clock) -> None:
     assert dict(clock.read().fresh_s) == dict.fromkeys(STATUS, 5.0)
+
+
+def test_cores_that_are_taken_off_keep_no_other_clock_lowered(clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 2.1})
+    aside = tmp_path / "aside"
+    (tmp_path / "cpufreq" / "policy0").rename(aside)
+    with pytest.raises(ActuatorError, match=r"policy0.* was not given back, 3000000") as raised:
+        clock.restore()
+    assert raised.value.kind == "refused"
+    assert (tmp_path / "cpufreq" / "policy1" / "scaling_max_freq").read_text().strip() == "3000000"
+    aside.rename(tmp_path / "cpufreq" / "policy0")
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_where_a_second_lease_cannot_be_asked_for_the_first_is_not_kept(
+        part: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, acquire = [], FileLease.acquire
+
+    def second_fails(lease: FileLease, holder: str) -> str:
+        asked.append(lease)
+        if len(asked) == 2:
+            raise ActuatorError("forbidden", "no lock")
+        return acquire(lease, holder)
+
+    monkeypatch.setattr(FileLease, "acquire", second_fails)
+    with pytest.raises(ActuatorError, match="no lock"):
+        made(part).acquire("one")
+    assert made(part).acquire("two") == ""
+
+
+def test_what_was_set_before_a_policy_failed_is_told(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = sysfs._write
+
+    def second_fails(path: Path, text: str) -> None:
+        if "policy1" in str(path):
+            raise ActuatorError("forbidden", "read only")
+        write(path, text)
+
+    monkeypatch.setattr(sysfs, "_write", second_fails)
+    with pytest.raises(ActuatorError, match="read only") as raised:
+        clock.apply({TARGET: 2.1})
+    assert raised.value.partly == {"target_frequency_ghz": 3.0}, "the highest of the two"

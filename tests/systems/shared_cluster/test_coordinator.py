@@ -66,9 +66,9 @@ def test_free_cores_are_divided_by_what_functions_need(place: Place) -> None:
     assert found["resize"]["allotment_cores"] == pytest.approx(2.0 + 2.0 * 1.0 / 4.0)
     assert found["hash"]["allotment_cores"] == pytest.approx(2.0 + 2.0 * 3.0 / 4.0)
     assert found["hash"]["cluster_limits"] == pytest.approx(4.0 / 6.0) and found["hash"]["fair_cores"] == 3.0
-    (place.parent / "resize" / "cpu.max").write_text("300000 100000\n")
+    (place.parent / "resize" / "cpu.max").write_text("250000 100000\n")
     later = place.seen("hash")
-    assert later["cluster_change"] == pytest.approx(1.0 / 6.0) and later["others_usage"] == pytest.approx(1.0 / 3.0)
+    assert later["cluster_change"] == pytest.approx(0.5 / 6.0) and later["others_usage"] == pytest.approx(1.0 / 2.5)
 
 
 def test_the_mean_of_what_functions_need_begins_with_the_first_and_weighs_an_interval_by_its_length(
@@ -204,7 +204,8 @@ def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("change", "reason"), [
-    ({"cores": 0}, "number > 0"), ({"groups": {}}, "control group of each"),
+    ({"cores": 0}, "number > 0"), ({"every_s": 1e300}, "every_s must be 0.01 to 86400 seconds"),
+    ({"groups": {}}, "control group of each"),
     ({"groups": {"../x": "a"}}, "control group"), ({"core": 3}, "must be one of"),
     ({"groups": {"a": "../b"}}, "names of control groups")])
 def test_a_cluster_file_that_cannot_be_is_refused(place: Place, capsys: pytest.CaptureFixture[str],
@@ -215,9 +216,45 @@ def test_a_cluster_file_that_cannot_be_is_refused(place: Place, capsys: pytest.C
         Coordinator(read_shared(place.file, TELLER), TELLER)
 
 
-def test_where_a_group_is_gone_there_is_no_look(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_a_group_was_never_seen_there_is_no_look(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(place.file), "--looks", "2"]) == 0
     before = place.look.read_text()
     shutil.rmtree(place.parent / "hash")
     assert main([str(place.file), "--looks", "1"]) == 0 and "no look" in capsys.readouterr().err
     assert place.look.read_text() == before and set(STATUS) == set(STANDING)
+
+
+@pytest.mark.parametrize("lifted", ["max 100000\n", "900000 100000\n"])
+def test_a_limit_that_somebody_lifted_takes_no_cores_of_the_others(place: Place, lifted: str) -> None:
+    """As systemd does, which makes cpu.max anew."""
+    assert place.seen("resize")["allotment_cores"] == pytest.approx(3.0)
+    (place.parent / "resize" / "cpu.max").write_text(lifted)
+    for _ in range(20):
+        place.coordinator.look()
+        found = json.loads(place.look.read_text())["functions"]
+        assert found["hash"]["allotment_cores"] >= 2.0, "what it has"
+        assert sum(one["allotment_cores"] for one in found.values()) == pytest.approx(6.0)
+        assert found["hash"]["cluster_limits"] <= 1.0 + 1e-9
+
+
+def test_where_a_group_is_gone_the_others_are_told_of_and_its_cores_stay_its(place: Place) -> None:
+    place.coordinator.look()
+    aside = place.folder / "aside"
+    shutil.move(place.parent / "hash", aside)
+    notes = [place.coordinator.look() for _ in range(3)]
+    told = json.loads(place.look.read_text())["functions"]
+    assert list(told) == ["resize"] and told["resize"]["allotment_cores"] == pytest.approx(3.0)
+    assert all(len(of) == 1 and "hash is not told of" in of[0] for of in notes)
+    shutil.move(aside, place.parent / "hash")
+    (place.parent / "hash" / "cpu.max").write_text("max 100000\n")  # made anew
+    assert place.coordinator.look() == []
+    told = json.loads(place.look.read_text())["functions"]
+    assert told["hash"]["allotment_cores"] == pytest.approx(3.0) and told["resize"]["allotment_cores"] >= 2.0
+
+
+def test_one_that_hangs_needs_no_more_than_all_there_is(place: Place) -> None:
+    """Two hundred arrive for one that is served in a thousand seconds."""
+    for _ in range(40):
+        place.tell("hash", **(STANDING | {"rate_rps": 200.0, "served_rps": 0.001}))
+        assert place.seen("hash")["demand_cores"] == 6.0
+    assert place.seen("resize")["allotment_cores"] >= 2.0 + 2.0 / 7.0 - 1e-9, "a seventh of what is free: one of seven"

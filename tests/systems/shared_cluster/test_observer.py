@@ -96,3 +96,11 @@ def test_what_nobody_knows_stays_unknown() -> None:
     assert later["mean_demand_cores"] == pytest.approx(4.0 - 2.0 * 0.75**1.5)
     assert later["rate_change"] == 0.0 and (later["near_latency_ms"], later["pressing_latency_ms"]) == (20.0, 20.0)
     assert all(math.isnan(value) for value in observer.outcome(later | dict.fromkeys(["usage"], math.nan)).values())
+
+
+def test_a_limit_of_nothing_that_was_seen_once_ends_no_observer() -> None:
+    measured = dict.fromkeys(FunctionObserver.measured, 1.0)
+    observer = FunctionObserver()
+    for cores in (2.0, 0.0, 2.0, 2.5, 2.5):
+        found = observer.outcome(observer.observe(measured, {"cores": cores}, 10.0))
+    assert math.isfinite(found["reward"])

@@ -245,7 +245,7 @@ def test_the_time_limit_holds(tmp_path: Path) -> None:
     model = random_forest(0, inputs=12, trees=60, depth=7)
     names = [f"x{i}" for i in range(12)]
     text = (f"features: [{', '.join(names)}]\noutputs: [y]\nbox: {{{', '.join(f'{name}: [0, 1]' for name in names)}}}\n"
-            "properties: [range: {output: y, maximum: 60}]\n")
+            "properties: [range: {output: y, maximum: 40}]\n")
     began = time.monotonic()
     found = decide(*written(tmp_path, model, text), seconds=2.0)
     assert found.verdict == "TIMEOUT" and time.monotonic() - began < 5.0
