@@ -1,6 +1,6 @@
 """pretrain: the generic policy over randomised applications, and the rules tuned on the same.
 
-    pretrained.zip    policy.safetensors; pretrained.json: tuned rules, training history, which policy was chosen
+    pretrained.zip    policy.npz; pretrained.json: tuned rules, training history, which policy was chosen
 """
 
 import json
@@ -24,7 +24,7 @@ from models.tasks.control.training import never_acts, train
 from models.tasks.kind import OnProgress
 from models.training.denormal_numbers import denormals_flushed
 
-_POLICY, _REST = "policy.safetensors", "pretrained.json"
+_POLICY, _REST = "policy.npz", "pretrained.json"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A policy as a product: raw telemetry in, targets with units out, the scaling inside of the file.
 
-    learner/<workload>/    policy.safetensors; choice.json: where it comes from; rules.json: rules as they were tuned on
+    learner/<workload>/    policy.npz; choice.json: where it comes from; rules.json: rules as they were tuned on
                            the training applications, and to the workload
 """
 
@@ -25,7 +25,7 @@ from models.tasks.control.seen import NOTHING, seen_in_training
 from models.tasks.control.task import ControlTask
 from models.tasks.control.workload import numbers_of, specification_of, twin_of
 
-POLICY, CHOICE, RULES = "policy.safetensors", "choice.json", "rules.json"
+POLICY, CHOICE, RULES = "policy.npz", "choice.json", "rules.json"
 
 
 def product_of_learner(task: ControlTask, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
@@ -59,12 +59,12 @@ def policy_product(task: ControlTask, workload: str, environment: Environment, p
         tuple(ProductInput(one.name, one.unit, one.meaning, one.low, one.high) for one in environment.signals),
         tuple(ProductOutput(one.name, one.unit, "target", one.low, one.high, one.low, one.high)
               for one in environment.controls), versions, seconds=task.training.verify_seconds,
-        fallback=fallback_of(fallback, environment, policy.shape.gates.ceilings),
+        fallback=fallback_and_ranges(fallback, environment, policy.shape.gates.ceilings),
         driving=driving_of(task, workload, environment))
 
 
-def fallback_of(rule: TunedRule, environment: Environment,
-                ceilings: Mapping[str, Mapping[str, Ceiling]] = MappingProxyType({})) -> dict[str, Any]:
+def fallback_and_ranges(rule: TunedRule, environment: Environment,
+                        ceilings: Mapping[str, Mapping[str, Ceiling]] = MappingProxyType({})) -> dict[str, Any]:
     """What a contract says of the controller that acts where the policy may not, and of what nobody may exceed.
 
     Args:

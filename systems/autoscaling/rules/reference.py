@@ -1,4 +1,4 @@
-"""The tables of docs/reference/controllers.md, made from what is declared.
+"""The tables of docs/reference/fallback-rules.md, made from what is declared.
 
     python -m systems.autoscaling.rules.reference
 """

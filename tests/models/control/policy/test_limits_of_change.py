@@ -14,7 +14,7 @@ import torch
 from models.control.contract.signals import Control
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.gymnasium_wrappers import ApplicationsEnv, Interface
-from models.tasks.control.product import fallback_of
+from models.tasks.control.product import fallback_and_ranges
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
 from models.training.seeds import seeded
@@ -73,9 +73,9 @@ def test_the_simulator_bounds_a_target_by_the_control_s_own_rates(control: Contr
 def test_a_contract_says_each_control_s_own_rates_and_limits() -> None:
     controls = tuple(replace(control, most_down=0.1 + 0.2 * k, most_up=0.3 + 0.6 * k)
                      for k, control in enumerate(CONTROLS))
-    said = fallback_of(RULE, SimpleNamespace(controls=controls))["safe_ranges"]  # type: ignore[arg-type]
+    said = fallback_and_ranges(RULE, SimpleNamespace(controls=controls))["safe_ranges"]  # type: ignore[arg-type]
     assert said == {one.name: {"minimum": one.low, "maximum": one.high, "most_down": one.most_down,
                                "most_up": one.most_up} for one in controls}
     less = [replace(one, safe_side="less") for one in controls]
-    said = fallback_of(RULE, SimpleNamespace(controls=less))["safe_ranges"]  # type: ignore[arg-type]
+    said = fallback_and_ranges(RULE, SimpleNamespace(controls=less))["safe_ranges"]  # type: ignore[arg-type]
     assert {one["safe_side"] for one in said.values()} == {"less"}
