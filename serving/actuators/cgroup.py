@@ -20,7 +20,6 @@ The group exists and holds the service; nothing is made, moved or killed here. W
 """
 
 import hashlib
-import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -116,9 +115,9 @@ class Cgroup:
         What cannot be given back, and why, is a note of the next `apply`; it is tried again by `restore`. Where the
         limits were read before, they have to be read again: the decision started from the killed controller's.
         """
-        renewed = self._lease.is_held()
+        renewed, lost = self._lease.is_held(), self._lease.is_gone()
         if not (other := self._lease.acquire(holder)) and not renewed:
-            self._ask_the_disk()
+            self._ask_the_disk(lost)
             try:
                 self._notes = tuple(str(left) for left in self._give_back(lowering=False))
             except ActuatorError as error:
@@ -140,13 +139,13 @@ class Cgroup:
                 left to give back to. refused: the service uses more memory than the limit that was found; CPU was
                 given back, the rest can be tried again. Or something was found below what stands.
         """
-        held, self._seen = self._lease.is_held(), None
+        held, lost, self._seen = self._lease.is_held(), self._lease.is_gone(), None
         if not held:
             if other := self._lease.acquire(_RESTORES):
                 if self._acted:
                     raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
                 return
-            self._ask_the_disk()
+            self._ask_the_disk(lost)
         try:
             left = self._give_back(lowering=lowering)
             if not lowering and self._found is not None:
@@ -160,12 +159,18 @@ class Cgroup:
             notes, self._notes = self._notes, ()
             raise ActuatorError(left[0].kind if left else "conflict", "; ".join((*map(str, left), *notes)))
 
-    def _ask_the_disk(self) -> None:
-        """What was found is read anew: another controller may have acted meanwhile. Where nothing is on disk, because
-        somebody removed the folder beneath this one, what this one found is all that anybody knows."""
-        self._saved = None
-        if os.path.lexists(self._path):
-            self._found = None
+    def _ask_the_disk(self, lost: bool) -> None:
+        """What was found is read anew: another controller may have acted and given back meanwhile.
+
+        Args:
+            lost: nobody did, but the state folder was removed: what this one found is all that anybody knows of it.
+        """
+        found, self._found, self._saved = self._found, None, None
+        if lost and found is not None:
+            try:
+                write_found(self._path, found)
+            except OSError:  # a full disk: then it is remembered here alone
+                self._found = found
 
     def _remember(self, changes: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
         """Puts on disk what is found and what is about to be set; nothing is changed before that."""

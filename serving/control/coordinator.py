@@ -11,8 +11,8 @@
 A look is of one moment: limits as the control groups hold them, and the allotments that follow. It is written whole;
 an agent acts on a look once, and only on the last one (serving/actuators/looked_at_limit.py). Who says nothing, or said
 it long ago, keeps its place with what its limit is, and its agent is blind. Nobody gets another's cores by a limit that
-somebody lifted: a limit counts as at most what the last look allotted. Whose control group is gone or cannot be read is
-not told of, and keeps the cores that it had. A system says what is told of a look (`Teller`).
+somebody lifted: a limit above what the last look allotted counts as it did then. Whose control group is gone or cannot
+be read is not told of, and keeps the cores that it had. A system says what is told of a look (`Teller`).
 """
 
 import argparse
@@ -21,6 +21,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,6 +35,8 @@ from serving.control.file_part import FilePart
 from serving.control.loop import LEAST_S, MOST_S
 
 Status = Mapping[str, float]
+_ROUNDED = 1.001  # a kernel rounds what an agent sets
+_RECENT = 10.0  # intervals
 
 
 class LookedAt(Protocol):
@@ -45,7 +48,7 @@ class LookedAt(Protocol):
 
         Args:
         capacity: cores that are to be shared.
-        limits: name -> cores that it may use; of a limit above what the last look allotted, that.
+        limits: name -> cores that it may use; of a limit above what the last look allotted, what it was then.
         status: name -> its last status.
         before: `limits` an interval before; what is not there did not change.
         needs: name -> mean demand, cores; over these what is free is divided.
@@ -60,6 +63,7 @@ class Teller:
         many: who shares, as a look names them, such as functions.
         status: numbers of a status; rate_rps, served_rps and used_cores among them.
         looked_at: see there.
+        least_cores: that an agent keeps, whatever its allotment.
         mean_weight: of an interval of `every_s`, in the exponential mean of what one needs.
         every_s: length of an interval, unless the file says another.
     """
@@ -67,6 +71,7 @@ class Teller:
     many: str
     status: Sequence[str]
     looked_at: LookedAt
+    least_cores: float
     mean_weight: float
     every_s: float
 
@@ -123,39 +128,71 @@ class Coordinator:
         # a mean weighs an interval of another length as so many of the system's, as observers do
         self._weight = 1.0 - (1.0 - teller.mean_weight) ** (shared.every_s / teller.every_s)
         self._limits: dict[str, float] = {}  # as they counted in the last look
-        self._allotted: dict[str, float] = {}
+        self._allotted = self._of_a_look_before()
+        self._kept: dict[str, float] = {}  # of whom nothing was told
         self._needs: dict[str, float] = {}  # of whom one was known
 
     def look(self) -> list[str]:
         """Looks, and writes what it saw. Returns of whom nothing is told, and why.
 
         Raises:
-            ActuatorError: a control group is gone or cannot be read whose limit was never seen.
+            ActuatorError: a control group is gone or cannot be read that was in no look before, or all of them are.
             OSError: what was seen cannot be written.
         """
         shared, teller = self._shared, self._teller
-        status, limits, unseen = {name: self._status(name) for name in self._groups}, dict[str, float](), {}
+        status, limits = {name: self._status(name) for name in self._groups}, dict[str, float]()
+        kept, notes = dict[str, float](), list[str]()
         for name, group in self._groups.items():
             try:
                 cores = group.present()["cpu_limit_cores"] / shared.host_cores
-                limits[name] = min(cores, self._allotted.get(name, cores))
+                limits[name] = self._counted(name, cores)
             except ActuatorError as error:
-                if name not in self._limits:
+                if name not in self._allotted or len(kept) + 1 == len(self._groups):
                     raise
-                limits[name], unseen[name] = self._limits[name], f"{name} is not told of: {error}"
+                notes.append(f"{name} is not told of: {error}")
+                limits[name] = kept[name] = self._at_least(min(self._kept.get(name, math.inf), self._allotted[name]))
                 status[name] = dict.fromkeys(teller.status, math.nan)
         for name, of in status.items():
             if math.isfinite(demand := demand_cores(of, shared.cores)):
                 mean = self._needs.get(name, demand)
                 self._needs[name] = mean + self._weight * (demand - mean)
-        needs = {name: self._needs.get(name, 0.0) or cores for name, cores in limits.items()}
+        needs = {name: 0.0 if name in kept else self._needs.get(name, 0.0) or cores for name, cores in limits.items()}
         found = teller.looked_at(shared.cores, limits, status, self._limits, needs)
         told = {name: {part: value for part, value in of.items() if math.isfinite(value)} for name, of in found.items()
-                if name not in unseen}
+                if name not in kept}
         write_file(shared.look, json.dumps({"look": str(time.time_ns()), "every_s": shared.every_s,
-                                            "host_cores": shared.host_cores, teller.many: told}))
-        self._limits, self._allotted = limits, {name: of["allotment_cores"] for name, of in found.items()}
-        return list(unseen.values())
+                                            "host_cores": shared.host_cores, teller.many: told, "kept": kept}))
+        self._limits, self._kept = limits, kept
+        self._allotted = {name: of["allotment_cores"] for name, of in found.items()}
+        return notes
+
+    def _counted(self, name: str, cores: float) -> float:
+        """What a limit counts as: itself, and above what the last look allotted what it counted as then. So a limit
+        that somebody lifted takes no free cores either, look by look, which others gave back and may need again. Who
+        was never allotted anything counts as a fair share where its limit is none."""
+        whole = self._shared.cores
+        allotted = self._allotted.get(name, cores if cores <= whole else whole / len(self._groups))
+        if cores <= _ROUNDED * self._at_least(allotted):
+            return cores
+        return self._at_least(min(self._limits.get(name, allotted), allotted))
+
+    def _at_least(self, cores: float) -> float:
+        """What an agent may keep counts, or limits would stay above the whole (shared_limits.py)."""
+        return max(cores, self._teller.least_cores)
+
+    def _of_a_look_before(self) -> dict[str, float]:
+        """What the last look allotted, or kept, of a coordinator before this one; empty where it tells nothing, or is
+        old: since then somebody may have set all limits anew."""
+        try:
+            last = json.loads(self._shared.look.read_text())
+            age_s = time.time() - 1e-9 * int(last["look"])
+            if last["host_cores"] != self._shared.host_cores or not 0 <= age_s <= _RECENT * self._shared.every_s:
+                return {}
+            allotted = {name: float(of["allotment_cores"]) for name, of in last[self._teller.many].items()}
+            allotted |= {name: float(cores) for name, cores in last["kept"].items()}
+            return {name: cores for name, cores in allotted.items() if name in self._groups and 0 < cores < math.inf}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            return {}
 
     def _status(self, name: str) -> dict[str, float]:
         """What its front says; NaN where it does not, or where that cannot be: none of it is below 0."""
@@ -180,15 +217,19 @@ def run(teller: Teller, program: str, description: str | None, arguments: list[s
     parser.add_argument("file", type=Path, help="the coordinator's file")
     parser.add_argument("--looks", type=int, default=0, help="end after so many; default: never")
     given: Any = parser.parse_args(arguments)
+    said = ""
     try:
         shared = read_shared(given.file, teller)
         coordinator, due = Coordinator(shared, teller), time.monotonic()
         for number in range(given.looks or sys.maxsize):
             try:
-                for line in coordinator.look():
-                    print(line, file=sys.stderr)
+                now = "\n".join(coordinator.look())
             except (ActuatorError, OSError) as error:  # nobody acts on what was not seen whole
-                print(f"no look: {error}", file=sys.stderr)
+                now = f"no look: {error}"
+            if now and now != said:
+                with suppress(OSError, ValueError):  # a full disk, a closed pipe
+                    print(now, file=sys.stderr)
+            said = now
             if number + 1 != given.looks:
                 due += shared.every_s
                 time.sleep(max(0.0, due - time.monotonic()))

@@ -127,7 +127,7 @@ class ControlLoop:
             own = self._parts.reader.interval_s
         except Exception:  # of a part: no reason to end the controller
             own = None
-        self._past.due_s = own if own is not None and LEAST_S <= own <= MOST_S else every_s
+        self._past.due_s = max(own, LEAST_S) if own is not None and 0 < own <= MOST_S else every_s
         return self._past.due_s
 
     def without_rewards(self, every_s: float) -> str:

@@ -68,6 +68,7 @@ class Clock:
         self._path = target.state / f"clock-{_key(ordered)}.json"
         self._leases = [FileLease(target.state / f"clock-{_key([policy])}.lock") for policy in ordered]
         self._seen: dict[str, str] | None = None  # what the present decision started from
+        self._known: FoundLimits | None = None  # what is on disk, of this one
         self._energy: tuple[float, float] | None = None  # s, J
         self.name = f"clock of {', '.join(policy.name for policy in target.policies)}"
 
@@ -94,7 +95,7 @@ class Clock:
         if changes := {name: text for name in now if now[name] != text}:
             found = (self._found() or FoundLimits(_text(_BOOT))).before(changes, now)
             try:
-                write_found(self._path, found)
+                self._write_found(found)
             except OSError as error:
                 raise ActuatorError("refused", f"what {self.name} was set to must be on disk before it is changed, "
                                                f"got {error}; nothing was set") from error
@@ -112,12 +113,17 @@ class Clock:
         return Applied({_CONTROL: self.present()["frequency_ghz"]}, tuple(notes))
 
     def acquire(self, holder: str) -> str:
-        """See `Actuator`: of each policy. What a killed controller found stays what is given back in the end."""
+        """See `Actuator`: of each policy. What a killed controller found stays what is given back in the end; so does
+        what this one found, where its state folder is removed."""
+        lost = all(lease.is_gone() for lease in self._leases)
         with ExitStack() as taken:  # all or none, also where asking for one raises
             for lease in self._leases:
                 if other := lease.acquire(holder):
                     return other
                 taken.callback(lease.release, holder)
+            if lost and self._known is not None:
+                with suppress(OSError):  # a full disk
+                    self._write_found(self._known)
             taken.pop_all()
         return ""
 
@@ -140,11 +146,15 @@ class Clock:
         """Puts on disk what the kernel made of what was set. Returns a note for an operator where it could not."""
         try:
             if found != saved:
-                write_found(self._path, found)
+                self._write_found(found)
         except OSError as error:
             return [f"what the kernel made of it could not be written ({error}): it is taken for somebody else's and "
                     f"stays ({self.name})"]
         return []
+
+    def _write_found(self, found: FoundLimits) -> None:
+        write_found(self._path, found)
+        self._known = found
 
     def _is_held(self) -> bool:
         return all(lease.is_held() for lease in self._leases)
@@ -166,9 +176,10 @@ class Clock:
                 later[name] = kept
                 left.append(f"{name} was not given back, {kept.found}: {error}")
         if later:
-            write_found(self._path, FoundLimits(found.target, later))
+            self._write_found(FoundLimits(found.target, later))
         else:
             forget_found(self._path)
+            self._known = None
         if left:
             raise ActuatorError("refused" if later else "conflict", "; ".join(left))
 

@@ -32,7 +32,7 @@ def looked_at(capacity: float, limits: Mapping[str, float], status: Mapping[str,
             for name, cores in limits.items()}
 
 
-TELLER = Teller("services", STATUS, looked_at, law.MEAN_WEIGHT, law.STEP_SECONDS)
+TELLER = Teller("services", STATUS, looked_at, law.LEAST_CORES, law.MEAN_WEIGHT, law.STEP_SECONDS)
 main = partial(run, TELLER, "python -m systems.microservices.coordinator", __doc__)
 
 if __name__ == "__main__":

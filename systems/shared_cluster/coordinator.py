@@ -46,7 +46,7 @@ def looked_at(capacity: float, limits: Mapping[str, float], status: Mapping[str,
     return found
 
 
-TELLER = Teller("functions", STATUS, looked_at, law.MEAN_WEIGHT, law.STEP_SECONDS)
+TELLER = Teller("functions", STATUS, looked_at, law.LEAST_CORES, law.MEAN_WEIGHT, law.STEP_SECONDS)
 main = partial(run, TELLER, "python -m systems.shared_cluster.coordinator", __doc__)
 
 if __name__ == "__main__":

@@ -48,6 +48,10 @@ class FileLease:
         except OSError:
             return False
 
+    def is_gone(self) -> bool:
+        """Whether its file was removed, and nobody had it since."""
+        return not os.path.lexists(self._path)
+
     def release(self, holder: str) -> None:
         """Gives it back, where `holder` has it."""
         if holder != self._holder:

@@ -461,3 +461,36 @@ def test_what_was_found_is_known_where_the_state_folder_is_removed(
         acting.apply({CPU: 0.4, MEMORY: 120.0})
     acting.restore()
     assert tree.limits() == before
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_an_operator_set_after_another_gave_back_stays(
+    held: bool, acting: Cgroup, tree: Tree, tmp_path: Path
+) -> None:
+    """Another controller came while this one's lease was lost, gave everything back and ended; then somebody set just
+    what this one had set."""
+    acting.apply({CPU: 0.5})
+    (lock,) = (tmp_path / "state").glob("*.lock")
+    lock.unlink()
+    second = another(tree, tmp_path)
+    assert second.acquire("second") == ""
+    second.restore()
+    second.release("second")
+    tree.set(cpu="50000 100000")
+    if held:
+        assert acting.acquire("controller") == ""
+    acting.restore()
+    assert tree.limits()["cpu"] == "50000 100000"
+
+
+def test_a_successor_knows_what_was_found_before_the_state_folder_was_removed(
+    acting: Cgroup, tree: Tree, tmp_path: Path
+) -> None:
+    tree.set(cpu="50000 100000")
+    acting.present()
+    acting.apply({CPU: 2.0})
+    shutil.rmtree(tmp_path / "state")
+    assert acting.acquire("controller") == ""
+    killed(acting)
+    another(tree, tmp_path).restore()
+    assert tree.limits()["cpu"] == "50000 100000"

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from feature_store.errors import InputError
+from serving.control.loop import LEAST_S
 from serving.control.run import run, stops_on_signals
 from tests.serving.control.world import Said, World, keep, loop_of
 
@@ -26,9 +27,11 @@ def test_a_reader_that_knows_its_interval_says_when_the_next_step_is_due(tmp_pat
     loop = loop_of(world, tmp_path, Said(keep))
     assert run(loop, 3600.0, threading.Event(), seen.append, steps=3) == ""
     assert len(seen) == 3 and loop.expect(3600.0) == 0.01
-    for unusable in (None, math.nan, math.inf, 0.0, -1.0, 1e300, 1e-320):
+    for unusable in (None, math.nan, math.inf, 0.0, -1.0, 1e300):
         world.interval_s = unusable
         assert loop.expect(3600.0) == 3600.0
+    world.interval_s = 1e-320
+    assert loop.expect(3600.0) == LEAST_S
 
 
 def test_it_steps_and_gives_the_lease_back(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -501,3 +502,15 @@ def test_what_was_set_before_a_policy_failed_is_told(clock: Clock, monkeypatch: 
     with pytest.raises(ActuatorError, match="read only") as raised:
         clock.apply({TARGET: 2.1})
     assert raised.value.partly == {"target_frequency_ghz": 3.0}, "the highest of the two"
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_what_was_found_is_known_where_the_state_folder_is_removed(goes_on: bool, clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 2.1})
+    shutil.rmtree(tmp_path / "state")
+    if goes_on:
+        assert clock.acquire("one") == ""
+        clock.present()
+        clock.apply({TARGET: 1.9})
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2

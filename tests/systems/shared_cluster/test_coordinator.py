@@ -14,9 +14,10 @@ import yaml
 from feature_store.errors import InputError, SourceError
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.looked_at_limit import LookedAtLimit, Target
-from serving.control.coordinator import Coordinator, read_shared
+from serving.control.coordinator import Coordinator, Shared, read_shared
 from systems.shared_cluster.coordinator import STATUS, TELLER, main
 from systems.shared_cluster.groups import NAMED
+from systems.shared_cluster.interface import LEAST_CORES
 from tests.e2e import tiny
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
 
@@ -217,11 +218,74 @@ def test_a_cluster_file_that_cannot_be_is_refused(place: Place, capsys: pytest.C
 
 
 def test_where_a_group_was_never_seen_there_is_no_look(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(place.file), "--looks", "2"]) == 0
-    before = place.look.read_text()
     shutil.rmtree(place.parent / "hash")
-    assert main([str(place.file), "--looks", "1"]) == 0 and "no look" in capsys.readouterr().err
-    assert place.look.read_text() == before and set(STATUS) == set(STANDING)
+    assert main([str(place.file), "--looks", "2"]) == 0 and capsys.readouterr().err.count("no look") == 1, "said once"
+    assert not place.look.exists() and set(STATUS) == set(STANDING)
+
+
+def test_whoever_looks_next_knows_what_was_allotted(place: Place) -> None:
+    """One limit is lifted and one group gone while no coordinator runs; then both at once, from the very first look."""
+    place.coordinator.look()
+    (place.parent / "resize" / "cpu.max").write_text("900000 100000\n")
+    shutil.rmtree(place.parent / "hash")
+    for _ in range(2):
+        place.coordinator = Coordinator(read_shared(place.file, TELLER), TELLER)
+        assert len(place.coordinator.look()) == 1
+        told = json.loads(place.look.read_text())
+        assert told["functions"]["resize"]["allotment_cores"] == pytest.approx(3.0) and told["kept"] == {"hash": 3.0}
+    for useless in ({"functions": []}, {"kept": 3}, {"look": str(time.time_ns() - 600 * 10**9)}, {"host_cores": 0.5}):
+        place.look.write_text(json.dumps({**told, **useless}))
+        with pytest.raises(ActuatorError):
+            Coordinator(read_shared(place.file, TELLER), TELLER).look()
+
+
+def test_who_has_no_limit_at_the_very_first_look_takes_no_cores_either(place: Place) -> None:
+    (place.parent / "resize" / "cpu.max").write_text("6400000 100000\n")
+    assert place.seen("hash")["allotment_cores"] >= 2.0 and place.seen("resize")["allotment_cores"] <= 4.0
+
+
+def test_who_goes_away_above_the_whole_starves_nobody(place: Place) -> None:
+    """It was to come down from five cores to 4.3, and is gone; the others have what they were allotted, for ever."""
+    (place.parent / "resize" / "cpu.max").write_text("500000 100000\n")
+    assert place.seen("hash")["allotment_cores"] == pytest.approx(12.0 / 7.0)
+    shutil.rmtree(place.parent / "resize")
+    for _ in range(60):
+        cores = place.seen("hash")["allotment_cores"]
+        (place.parent / "hash" / "cpu.max").write_text(f"{100_000 * cores:.0f} 100000\n")
+    assert place.seen("hash")["allotment_cores"] == pytest.approx(12.0 / 7.0, rel=1e-3)
+
+
+def test_who_raised_itself_and_cannot_be_read_since_keeps_what_it_was_allotted(place: Place) -> None:
+    place.coordinator.look()
+    (place.parent / "resize" / "cpu.max").write_text("300000 100000\n")
+    shutil.move(place.parent / "resize", place.folder / "aside")
+    for _ in range(5):
+        assert place.seen("hash")["allotment_cores"] == pytest.approx(3.0)
+
+
+def test_who_keeps_the_least_cores_counts_them() -> None:
+    """One function at twelve cores of six, 79 at the least that an agent keeps: limits come down to the whole."""
+    names = [f"f{number}" for number in range(80)]
+    limits = dict.fromkeys(names, LEAST_CORES) | {"f0": 12.0}
+    shared = Shared(6.0, Path("look.json"), Path("status"), {name: name for name in names}, 10.0, Path("/"), 1.0)
+    coordinator = Coordinator(shared, TELLER)
+    unknown = dict.fromkeys(STATUS, math.nan)
+    for _ in range(60):
+        counted = {name: coordinator._counted(name, cores) for name, cores in limits.items()}
+        found = TELLER.looked_at(6.0, counted, dict.fromkeys(names, unknown), coordinator._limits, counted)
+        coordinator._limits = counted
+        coordinator._allotted = {name: of["allotment_cores"] for name, of in found.items()}
+        limits = {name: max(LEAST_CORES, coordinator._allotted[name]) for name in names}
+    assert sum(limits.values()) == pytest.approx(6.0, rel=1e-3)
+
+
+def test_a_full_log_ends_no_coordinator(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(place.parent / "hash")
+    full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115
+    monkeypatch.setattr("sys.stderr", full)
+    assert main([str(place.file), "--looks", "2"]) == 0
+    with pytest.raises(OSError):
+        full.close()
 
 
 @pytest.mark.parametrize("lifted", ["max 100000\n", "900000 100000\n"])
@@ -234,7 +298,9 @@ def test_a_limit_that_somebody_lifted_takes_no_cores_of_the_others(place: Place,
         found = json.loads(place.look.read_text())["functions"]
         assert found["hash"]["allotment_cores"] >= 2.0, "what it has"
         assert sum(one["allotment_cores"] for one in found.values()) == pytest.approx(6.0)
-        assert found["hash"]["cluster_limits"] <= 1.0 + 1e-9
+        assert found["hash"]["cluster_limits"] == pytest.approx(4.0 / 6.0), "nor what is free"
+    (place.parent / "hash" / "cpu.max").write_text("299999 100000\n")  # rounded by the kernel
+    assert place.seen("hash")["cluster_limits"] == pytest.approx(5.0 / 6.0, rel=1e-4)
 
 
 def test_where_a_group_is_gone_the_others_are_told_of_and_its_cores_stay_its(place: Place) -> None:
@@ -245,6 +311,10 @@ def test_where_a_group_is_gone_the_others_are_told_of_and_its_cores_stay_its(pla
     told = json.loads(place.look.read_text())["functions"]
     assert list(told) == ["resize"] and told["resize"]["allotment_cores"] == pytest.approx(3.0)
     assert all(len(of) == 1 and "hash is not told of" in of[0] for of in notes)
+    shutil.move(place.parent / "resize", place.folder / "aside too")
+    with pytest.raises(ActuatorError):
+        place.coordinator.look()
+    shutil.move(place.folder / "aside too", place.parent / "resize")
     shutil.move(aside, place.parent / "hash")
     (place.parent / "hash" / "cpu.max").write_text("max 100000\n")  # made anew
     assert place.coordinator.look() == []
