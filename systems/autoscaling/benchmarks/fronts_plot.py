@@ -38,7 +38,8 @@ def _draw(axes: Any, entry: Mapping[str, Any], key: str) -> None:
         known = cheapest.index(name) < _NAMED
         axes.plot(violated, values, color=UNVERIFIED, lw=1.2 if known else 0.6, alpha=1.0 if known else 0.4,
                   label="rules" if name == cheapest[0] else None)
-    for name, (color, dash) in _POLICIES.items():
+    for name in entry["policies"]:
+        color, dash = _POLICIES[name]
         fronts = [_line(front, key) for front in entry["policies"][name]["fronts"]]
         violated, values = (np.mean([front[side] for front in fronts], axis=0) for side in (0, 1))
         axes.plot(violated, values, color=color, ls=dash, marker="o", ms=3, lw=1.4, label=f"policy: {name}")
