@@ -10,7 +10,7 @@ from models.control.contract.setting import Setting
 from systems.autoscaling.rules.part import Part
 from systems.autoscaling.rules.rules import RULES
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "controllers.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "fallback-rules.md"
 MARK = "<!-- made by python -m systems.autoscaling.rules.reference; all below it -->\n"
 
 
