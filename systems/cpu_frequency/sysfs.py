@@ -104,8 +104,8 @@ class Clock:
             for name in changes:
                 _write(Path(name), text)
         except ActuatorError as error:
-            now = _readable(now)  # of what was set before it failed, some may be
-            partly = {_CONTROL: max(map(int, now.values())) / _KHZ} if now else {}
+            after = _readable(now)
+            partly = {_CONTROL: max(map(int, after.values())) / _KHZ} if after not in ({}, now) else {}
             raise ActuatorError(error.kind, str(error), partly) from error
         finally:  # also of what was set before one of them failed
             if changes:

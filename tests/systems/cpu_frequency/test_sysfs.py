@@ -493,12 +493,18 @@ def test_where_a_second_lease_cannot_be_asked_for_the_first_is_not_kept(
 def test_what_was_set_before_a_policy_failed_is_told(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     write = sysfs._write
 
-    def second_fails(path: Path, text: str) -> None:
-        if "policy1" in str(path):
+    def fails(path: Path, text: str) -> None:
+        if failing in str(path):
             raise ActuatorError("forbidden", "read only")
         write(path, text)
 
-    monkeypatch.setattr(sysfs, "_write", second_fails)
+    monkeypatch.setattr(sysfs, "_write", fails)
+    failing = "policy0"
+    with pytest.raises(ActuatorError, match="read only") as raised:
+        clock.apply({TARGET: 2.1})
+    assert raised.value.partly == {}, "nothing was"
+    failing = "policy1"
+    clock.present()
     with pytest.raises(ActuatorError, match="read only") as raised:
         clock.apply({TARGET: 2.1})
     assert raised.value.partly == {"target_frequency_ghz": 3.0}, "the highest of the two"
