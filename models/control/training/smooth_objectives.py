@@ -54,20 +54,23 @@ class CostAndViolations:
         targets: (K,) shares of violating steps.
         multipliers: (K,) cost units that one violating step is worth, at first; from the first window on 0.01 to 1,000.
         rate: change of their logarithms in a window in which twice the target was measured; 0: they stay.
+        reward_weight: cost units that a unit of the paper's reward is worth.
     """
 
-    def __init__(self, targets: Tensor, multipliers: Tensor | float = 50.0, rate: float = 0.03) -> None:
-        self.targets, self.rate = targets, rate
+    def __init__(self, targets: Tensor, multipliers: Tensor | float = 50.0, rate: float = 0.03,
+                 reward_weight: float = 0.0) -> None:
+        self.targets, self.rate, self.reward_weight = targets, rate, reward_weight
         self.multipliers = torch.as_tensor(multipliers).expand(len(targets)).clone()
         self.share = targets.clone()
 
     def __call__(self, outcome: Outcome) -> Tensor:
-        """(N,): (cost + multiplier * missed) / (1 + multiplier); missed: a smooth step whose slope does not vanish, the
-        mean over the agents of a group."""
+        """(N,): (cost - reward_weight * reward + multiplier * missed) / (1 + multiplier); missed: a smooth step whose
+        slope does not vanish, the mean over the agents of a group."""
         violation = outcome.violation[:, None] if outcome.each_violation is None else outcome.each_violation
         missed = (violation / (violation + _HALF_MISSED) + _HOW_MUCH * violation).mean(dim=1)
         weight = self.multipliers.repeat_interleave(len(missed) // len(self.multipliers))
-        return (outcome.cost + weight * missed) / (1.0 + weight)
+        cost = outcome.cost - self.reward_weight * outcome.reward if self.reward_weight else outcome.cost
+        return (cost + weight * missed) / (1.0 + weight)
 
     def observe(self, violated: Tensor) -> None:
         """Multipliers rise where more than the target was measured."""

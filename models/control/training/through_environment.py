@@ -54,6 +54,7 @@ class Settings:
 
     Attributes:
         objective: cost under the constraint, or the paper's reward alone.
+        reward_weight: cost units that a unit of the paper's reward is worth, where the objective is the cost.
         applications: N.
         rounds: episodes' worth of training; the learning rate falls by a cosine over them.
         steps: T; None: the environment's.
@@ -76,6 +77,7 @@ class Settings:
     """
 
     objective: Literal["cost", "reward"] = "cost"
+    reward_weight: float = 0.0
     applications: int = 64
     rounds: int = 80
     steps: int | None = None
@@ -263,7 +265,8 @@ class ThroughEnvironment:
     def _objective(self) -> SmoothObjective:
         if self.settings.objective == "reward":
             return PaperReward()
-        return CostAndViolations(self.targets, self.settings.multiplier, self.settings.multiplier_rate)
+        return CostAndViolations(self.targets, self.settings.multiplier, self.settings.multiplier_rate,
+                                 self.settings.reward_weight)
 
     def _judge(self) -> None:
         """Keeps the weights that are the best so far."""
@@ -274,7 +277,9 @@ class ThroughEnvironment:
         scores = judge(state.policy, self.judge, episodes.take(torch.arange(applications).repeat(count)), self.steps,
                        self.settings.warm_up)
         over = [excess(*pair) for pair in zip(scores.violated.tolist(), self.targets.tolist(), strict=True)]
-        value = -scores.reward if self.settings.objective == "reward" else scores.cost * (1.0 + torch.tensor(over))
+        value = -scores.reward
+        if self.settings.objective == "cost":
+            value = scores.cost * (1.0 + torch.tensor(over)) - self.settings.reward_weight * scores.reward
         better = value < state.best_value
         with torch.no_grad():
             for best, now in zip(state.best.parameters(), state.policy.parameters(), strict=True):

@@ -26,9 +26,13 @@ class Choice:
     reason: str
 
 
-def best_of(task: ControlTask, found: Sequence[Score]) -> int:
-    """The number of the best score."""
-    losses = [_loss(task, score) for score in found]
+def best_of(task: ControlTask, found: Sequence[Score], reward_weight: float = 0.0) -> int:
+    """The number of the best score.
+
+    Args:
+        reward_weight: what a unit of the reward is worth beside the cost, where the cost is the objective.
+    """
+    losses = [_loss(task, score, reward_weight) for score in found]
     return losses.index(min(losses))
 
 
@@ -46,8 +50,9 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
 def better(task: ControlTask, environment: Environment, new: Policy, old: Policy, seed: int) -> Choice:
     """Whether one of two single policies is better than the other, on the same training episodes.
 
-    At violations that are allowed, or no more than the other's: by the cost, or the reward where that is the objective;
-    where the other violates more than allowed, by the violations too.
+    At violations that are allowed, or no more than the other's: by the cost less what the reward is worth (the task's
+    `finetune_reward_weight`), or the reward where that is the objective; where the other violates more than allowed, by
+    the violations too.
     """
     steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
@@ -66,6 +71,9 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
             return fewer
     if task.objective.maximise == "reward":
         return _chosen("reward", compare(after.reward, before.reward, "larger", NO_WORSE))
+    if weight := task.training.finetune_reward_weight:
+        return _chosen(f"cost less {weight:g} of the reward", compare(
+            after.cost - weight * after.reward, before.cost - weight * before.reward, "smaller", NO_WORSE))
     return _chosen("cost", compare(after.cost, before.cost, "smaller", NO_WORSE))
 
 
@@ -74,8 +82,8 @@ def _chosen(quantity: str, found: Comparison) -> Choice:
                               f"{found.champion_mean:.4g}, gain at least {found.lower_end:.3g}")
 
 
-def _loss(task: ControlTask, score: Score) -> tuple[float, float]:
+def _loss(task: ControlTask, score: Score, reward_weight: float) -> tuple[float, float]:
     """What violates beyond what is allowed comes first where the reward is the objective; a cost has it in its loss."""
     if task.objective.maximise == "reward":
         return max(0.0, score.violating_share - task.objective.violating_share), -score.reward
-    return 0.0, score.loss
+    return 0.0, score.loss - reward_weight * score.reward

@@ -64,7 +64,7 @@ def _better(task: ControlTask, name: str, environment: Environment, generic: Pol
         known = of_fallback(task, environment, rules[task.fallback_of(name)], rounds, seed)
     trained = train(task, environment, rounds, seed + 1, checkpoints / "policy.npz", progress, generic, known)
     scores = member_scores(task, environment, trained.policies, seed)
-    tuned = trained.policies.member(best_of(task, scores))
+    tuned = trained.policies.member(best_of(task, scores, task.training.finetune_reward_weight))
     found = better(task, environment, tuned, generic, seed)
     choice: dict[str, Any] = {"experience": None if known is None else len(known),
                               "history": list(trained.history), "stopped": trained.stopped,

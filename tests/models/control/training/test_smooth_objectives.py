@@ -31,6 +31,13 @@ def test_a_step_costs_its_cost_and_the_multiplier_of_its_own_policy_times_how_mu
     torch.testing.assert_close(PaperReward()(outcome([1.0, 2.0], [0.0, 3.0])), torch.tensor([0.0, -1.0]))
 
 
+def test_a_reward_of_so_much_weight_takes_as_much_off_the_cost() -> None:
+    objective = CostAndViolations(torch.tensor([0.02, 0.1]), torch.tensor([10.0, 40.0]), reward_weight=0.25)
+    found = objective(outcome([1.0, 2.0, 3.0, 4.0], [0.0, 0.2, 0.6, 1.0]))  # rewards: 0, 1, 2, 3
+    expected = [1 / 11, (1.75 + 10 * 0.52) / 11, (2.5 + 40 * 0.81) / 41, (3.25 + 40 * (1 / 1.2 + 0.1)) / 41]
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
 def test_a_multiplier_rises_and_falls_by_the_logarithm_with_the_remembered_share() -> None:
     objective = CostAndViolations(torch.tensor([0.02, 0.1, 0.02, 0.02]), 50.0, rate=0.03)
     objective.observe(torch.tensor([0.12, 0.1, 0.0, 0.9]))

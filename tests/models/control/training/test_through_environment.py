@@ -84,6 +84,20 @@ def test_weights_that_violate_many_times_what_they_may_do_not_stay_for_their_cos
     assert all(not same_weights(trained.policy.member(k), kept[k]) for k in range(2))
 
 
+def test_weights_are_chosen_by_cost_less_what_the_reward_is_worth(monkeypatch):
+    rows = iter([([3.0, 3.0], [1.0, 1.0]), ([2.9, 3.2], [0.5, 1.5]), ([3.1, 3.0], [2.6, 0.9])])
+
+    def judged(*_):
+        cost, reward = (torch.tensor(part) for part in next(rows))
+        return Scores(cost, torch.full((2,), 0.05), reward)
+
+    monkeypatch.setattr(through_environment, "judge", judged)
+    settings = replace(FAST, rounds=2, judged_every=1, reward_weight=0.5)
+    trained = training(targets=(0.025, 0.1), settings=settings).run()
+    # each violates in 5 %, twice what the first may: 2 cost - reward / 2, and cost - reward / 2
+    torch.testing.assert_close(trained.scores.cost, torch.tensor([3.1, 3.2]))
+
+
 def test_equal_seeds_give_equal_policies_to_the_bit():
     assert same(training().run(), training().run())
     assert not same(training().run(), training(seeds=(5, 6)).run())

@@ -61,6 +61,31 @@ def test_a_new_policy_is_taken_where_it_is_better(monkeypatch: pytest.MonkeyPatc
     assert found.taken is taken and found.reason.startswith(reason)
 
 
+@pytest.mark.parametrize(("cost", "reward", "taken"), [
+    (2.05, 1.3, True), (2.05, 1.1, False), (1.95, 1.0, True), (1.95, 0.7, False)])
+def test_a_reward_of_so_much_weight_counts_as_so_much_cost(monkeypatch: pytest.MonkeyPatch, cost: float, reward: float,
+                                                           taken: bool) -> None:
+    noise = np.random.default_rng(5).normal(0, 0.05, EPISODES)
+    results = iter([played(cost + noise, spread(0.01, 2), reward), played(2.0 + noise, spread(0.01, 3), 1.0)])
+    monkeypatch.setattr(choosing, "play", lambda *arguments: next(results))
+
+    class Nothing:
+        steps = 10
+
+        def draw(self, *arguments: Any) -> None:
+            """No episodes."""
+
+    task = load_task("autoscaling")
+    training = task.training.model_copy(update={"finetune_reward_weight": 0.3})
+    found = better(task.model_copy(update={"training": training}), Nothing(), None, None, 0)  # type: ignore[arg-type]
+    assert found.taken is taken and found.reason.startswith("cost less 0.3 of the reward of 256")
+
+
+def test_the_best_is_the_one_whose_cost_less_what_its_reward_is_worth_is_least() -> None:
+    task, found = load_task("autoscaling"), [Score(2.0, 2.0, 0.01, 1.0), Score(2.05, 2.05, 0.01, 1.3)]
+    assert (best_of(task, found), best_of(task, found, 0.1), best_of(task, found, 0.3)) == (0, 0, 1)
+
+
 @pytest.mark.parametrize(("after", "before", "taken", "reason"), [
     ((1.5, 0.0157), (1.0, 0.0165), True, "reward"),
     ((1.5, 0.05), (1.0, 0.01), False, "it violates in 5.00% of the steps, the other in 1.00%"),

@@ -25,7 +25,7 @@ from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
 from models.tasks.control.telemetry import write_load
-from models.tasks.control.training import THROUGH_ENVIRONMENT, never_acts, train
+from models.tasks.control.training import THROUGH_ENVIRONMENT, never_acts, train, training_settings
 from models.tasks.task import parse_task
 from models.training.methods import POLICY_METHODS
 from tests.environments.backlog import ENVIRONMENT, Backlog
@@ -82,6 +82,13 @@ def test_training_that_was_killed_goes_on_to_the_same_weights(tmp_path: Path) ->
     for one, other in zip(weights(whole.policies), weights(again.policies), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert not (tmp_path / "policy.npz").exists()
+
+
+def test_the_reward_counts_where_a_workload_is_trained_for_and_nowhere_else() -> None:
+    written = task()
+    training = written.training.model_copy(update={"finetune_reward_weight": 0.3})
+    weighted = written.model_copy(update={"training": training})
+    assert [training_settings(weighted, 3, finetuning).reward_weight for finetuning in (False, True)] == [0.0, 0.3]
 
 
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
