@@ -72,8 +72,8 @@ class Training(Written):
     finetune_learning_rate: PositiveNumber = Field(default=1e-3, description="The same, for a workload")
     finetune_reward_weight: float = Field(
         default=0.0, ge=0, json_schema_extra={"unit": "cost a unit of reward"},
-        description="What a unit of the paper's reward is worth beside the cost, for a workload, where the objective is "
-                    "`saving`; in training it counts through the environment alone")
+        description="What a unit of the paper's reward is worth beside the cost, for a workload, where the objective "
+                    "is `saving`; in training it counts through the environment alone")
     rule_trials: PositiveWholeNumber = Field(
         default=30, description="Settings that are tried for each rule, on the training applications")
     budget: PositiveNumber = Field(

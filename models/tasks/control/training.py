@@ -171,7 +171,8 @@ def training_settings(task: ControlTask, rounds: int, finetuning: bool = False) 
     rate = written.finetune_learning_rate if finetuning else written.learning_rate
     return Settings(
         objective="reward" if task.objective.maximise == "reward" else "cost", applications=written.applications,
-        reward_weight=written.finetune_reward_weight if finetuning else 0.0, rounds=rounds, steps=written.steps, window=written.window, rate=rate,
+        reward_weight=written.finetune_reward_weight if finetuning else 0.0,
+        rounds=rounds, steps=written.steps, window=written.window, rate=rate,
         judged_every=max(1, rounds // _JUDGEMENTS), judged_from=0.0)
 
 
