@@ -115,17 +115,11 @@ class Clock:
     def acquire(self, holder: str) -> str:
         """See `Actuator`: of each policy. What a killed controller found stays what is given back in the end; so does
         what this one found, where its state folder is removed."""
-        lost = all(lease.is_gone() for lease in self._leases)
         with ExitStack() as taken:  # all or none, also where asking for one raises
-            for lease in self._leases:
-                if other := lease.acquire(holder):
-                    return other
-                taken.callback(lease.release, holder)
-            if lost and self._known is not None:
-                with suppress(OSError):  # a full disk
-                    self._write_found(self._known)
-            taken.pop_all()
-        return ""
+            other = self._take(self._leases, holder, taken)
+            if not other:
+                taken.pop_all()
+        return other
 
     def release(self, holder: str) -> None:
         """See `Actuator`."""
@@ -134,13 +128,22 @@ class Clock:
 
     def restore(self, *, lowering: bool = True) -> None:
         """See `Actuator`."""
-        if not (held := self._is_held()) and (other := self.acquire("restore")):
-            raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
-        try:
+        with ExitStack() as taken:  # beside those that are held, which stay so
+            if other := self._take([lease for lease in self._leases if not lease.is_held()], "restore", taken):
+                raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
             self._give_back(lowering)
-        finally:
-            if not held:
-                self.release("restore")
+
+    def _take(self, leases: Sequence[FileLease], holder: str, taken: ExitStack) -> str:
+        """Who else has one of them; "" where all are the holder's, until `taken` ends."""
+        lost = all(lease.is_gone() for lease in self._leases)
+        for lease in leases:
+            if other := lease.acquire(holder):
+                return other
+            taken.callback(lease.release, holder)
+        if lost and self._known is not None:
+            with suppress(OSError):  # a full disk
+                self._write_found(self._known)
+        return ""
 
     def _remember(self, found: FoundLimits, saved: FoundLimits) -> list[str]:
         """Puts on disk what the kernel made of what was set. Returns a note for an operator where it could not."""

@@ -520,3 +520,11 @@ def test_what_was_found_is_known_where_the_state_folder_is_removed(goes_on: bool
         clock.apply({TARGET: 1.9})
     clock.restore()
     assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_it_gives_back_where_one_of_its_locks_was_removed(clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 2.1})
+    sorted((tmp_path / "state").glob("*.lock"))[0].unlink()
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2
+    assert clock.acquire("one") == "", "the other lock stayed with it"
