@@ -35,7 +35,7 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
 app = typer.Typer(
     name="assay", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Assay proves a learned cloud controller before it ships.\n\n"
-         "Exit codes: 0 done, 1 the job said no, 2 bad usage or input, 75 another scheduled run is at work.")
+         "Exit codes: 0 done, 1 the job said no, 2 bad usage or input, 75 other work holds the state folder.")
 
 app.command("run")(train_commands.run)
 app.command("validate")(validate_command.validate)

@@ -179,10 +179,10 @@ class ControlLoop:
         try:
             # in this order: whoever takes the lease may first give back what a killed controller left, which is acting
             other = "" if stopped else self._parts.actuator.acquire(self._parts.holder)
-            present = dict(self._parts.actuator.present())
             actuator = f"{other} has the lease" if other else ""
+            present = dict(self._parts.actuator.present())
         except Exception as error:
-            actuator = f"actuator: {_said(error)}"
+            actuator = actuator or f"actuator: {_said(error)}"
         self._stood.appendleft(present)
         readings = readings.with_shares(self._settings.shares, self._stood, seconds)
         measured = checked(self._contract, readings.values, observer.measured, readings.ages_s,

@@ -4,12 +4,14 @@
 
 `assay run --task autoscaling`. Loads: the one that is shipped (settings were chosen while looking at it); one made by
 the same recipe from another seed; and the Azure Functions trace, four functions a day and workload, no function twice,
-scaled to the shipped load's mean. The last of three days judges. Each run begins with an empty state folder.
+scaled to the shipped load's mean. The last of three days judges. Each run begins with an empty state folder, but for
+the generic policy, which no load has a part in: all but the first of a command take it from the first's cache.
 
 Resumable: a load that is there for the same code is kept.
 """
 
 import argparse
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,20 +61,23 @@ def azure_load(folder: Path, seed: int = 7) -> pd.DataFrame:
     return load.assign(environment="azure")
 
 
-def measure(load: str, folder: Path | None) -> dict[str, Any]:
-    """One run: seconds, and a row a workload."""
-    with tempfile.TemporaryDirectory(prefix="assay-benchmark-") as work:
-        options = ["--task", "autoscaling"]
-        if load != "shipped":
-            telemetry = Path(work, "load.parquet")
-            (azure_load(required(folder)) if load == "azure" else made_load(OTHER_SEED)).to_parquet(telemetry)
-            options += ["--telemetry", str(telemetry)]
-        done = run_assay(options, Path(work, "home"))
+def measure(load: str, folder: Path | None, work: Path) -> dict[str, Any]:
+    """One run in a state folder of its own below `work`: seconds, and a row a workload."""
+    options, home, before = ["--task", "autoscaling"], work / load, next(work.iterdir(), None)
+    home.mkdir()
+    if before is not None:
+        shutil.copytree(before / "cache", home / "cache")
+    if load != "shipped":
+        telemetry = home / "load.parquet"
+        (azure_load(required(folder)) if load == "azure" else made_load(OTHER_SEED)).to_parquet(telemetry)
+        options += ["--telemetry", str(telemetry)]
+    done = run_assay(options, home)
     workloads = [{"workload": entry["workload"], "status": entry["status"], "verdict": entry["verdict"],
                   "gates": len(entry["gates"]["gates"]),
                   "passed": sum(gate["passed"] for gate in entry["gates"]["gates"]),
                   **{name: entry["metrics"][name] for name in METRICS}} for entry in done.summary["entries"]]
-    return {"seconds": done.seconds, "peak_gb": done.all_processes_peak_gb, "workloads": workloads}
+    return {"pretrained": before is not None, "seconds": done.seconds, "peak_gb": done.all_processes_peak_gb,
+            "workloads": workloads}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -87,12 +92,14 @@ def run(options: argparse.Namespace) -> None:
     entries = Entries(options.output, FORMAT, lambda entry: list(LOADS).index(entry["load"]),
                       lambda _, entry: entry["load"] not in options.loads or entry["code"] == code)
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
-    for load in options.loads:
-        if entries.has(list(LOADS).index(load)):
-            continue
-        before = load_average()
-        entries.add({"load": load, "code": code, "load_average": before, **measure(load, options.data_folder)})
-        print(f"{LOADS[load]}: done", flush=True)
+    with tempfile.TemporaryDirectory(prefix="assay-benchmark-") as work:
+        for load in options.loads:
+            if entries.has(list(LOADS).index(load)):
+                continue
+            before = load_average()
+            entries.add({"load": load, "code": code, "load_average": before,
+                         **measure(load, options.data_folder, Path(work))})
+            print(f"{LOADS[load]}: done", flush=True)
 
 
 def run_table(results: Mapping[str, Any]) -> str:
@@ -103,7 +110,8 @@ def run_table(results: Mapping[str, Any]) -> str:
              _percent(one["cost_saved"], one["cost_saved_lower"]),
              _percent(one["own_cost_saved"], one["own_cost_saved_lower"]), f"{one['reward_gain']:+.3f}"]
             for entry in entries for one in entry["workloads"]]
-    took = ", ".join(f"{LOADS[entry['load']]} {number(entry['seconds'] / 60)} minutes" for entry in entries)
+    took = ", ".join(f"{LOADS[entry['load']]} {number(entry['seconds'] / 60)} minutes"
+                     f"{' without pretraining' if entry.get('pretrained') else ''}" for entry in entries)
     machine, busy = results["machine"], max(entry["load_average"] for entry in entries)
     note = paragraph(
         "Of the last day. violating: share of steps, and the upper end of its interval (the gate: 3 %); saved: cost",

@@ -357,6 +357,19 @@ def test_of_two_controllers_one_acts(tmp_path):
     assert two.step().actor == "policy"
 
 
+def test_who_has_the_lease_comes_before_an_actuator_that_cannot_say_what_is_set(tmp_path, monkeypatch):
+    world = World()
+    one = loop_of(world, tmp_path / "one", Said(keep), holder="one")
+    two = loop_of(world, tmp_path / "two", Said(keep), holder="two")
+    one.step()
+
+    def away():
+        raise ActuatorError("gone", "no such group")
+
+    monkeypatch.setattr(world, "present", away)
+    assert [loop.step().reason for loop in (one, two)] == ["actuator: no such group", "one has the lease"]
+
+
 def test_a_champion_that_is_revoked_while_it_acts_acts_no_more(tmp_path):
     world, models = World(), OneModel(Said(keep))
     loop = loop_of(world, tmp_path, None, models=models)
