@@ -15,6 +15,7 @@ from models.control.contract.signals import ROUNDING, rounded_up
 from models.control.policy.policy import Gates, Policy, PolicyShape
 from models.control.training.trajectories import from_log, transitions
 from models.control.training.trajectory_log import read_log
+from serving.actuators.actuator import ActuatorError
 from serving.control.checks import Distribution
 from serving.control.memory import read_memory
 from serving.control.parts import Readings, Share
