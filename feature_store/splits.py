@@ -1,6 +1,6 @@
 """Which side of the train-test split a row is on: by groups, from a hash of the group's key.
 
-Flow: features.py splits a workload's rows with it; seen_rows.py asks it again for a champion. A group (all rows with
+Flow: features.py splits a workload's rows with it; trained_rows.py asks it again for a champion. A group (all rows with
 equal `split_by`, such as one window with every workload measured in it) is on one side whole. The side follows from the
 group's key alone: not from the order of the rows, not from the other groups, not from a run's seed. So two workloads
 measured in one window fall on the same side although they are split apart, a group keeps its side when more telemetry

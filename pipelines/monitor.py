@@ -246,7 +246,7 @@ def _training(home: Path, workload: str, evidence: Mapping[str, Any], past: Path
     """
     import pandas as pd
 
-    from feature_store.seen_rows import SEEN, SeenRows
+    from feature_store.trained_rows import SEEN, TrainedRows
 
     if rows is None:
         return None
@@ -258,7 +258,7 @@ def _training(home: Path, workload: str, evidence: Mapping[str, Any], past: Path
         if found.is_file() and content_digest(found) == digest:
             return pd.read_parquet(found)
     try:
-        seen = replace(SeenRows.from_json(evidence.get(SEEN)), split_by=())
+        seen = replace(TrainedRows.from_json(evidence.get(SEEN)), split_by=())
         found_again = rows[seen.among(rows)]
     except InputError:
         return None

@@ -37,8 +37,8 @@ from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from benchmarks.harness.task_digest import with_task
 from feature_store import splits
 from feature_store.recorded import DEFAULT_TELEMETRY
-from feature_store.seen_rows import SeenRows
 from feature_store.splits import on_test_side
+from feature_store.trained_rows import TrainedRows
 from models.gate_report import evaluate_gates
 from models.gates import CHAMPION, MetricGate
 from models.paired_cases import Cases
@@ -125,7 +125,8 @@ def judged(telemetry: Telemetry, situation: str, way: str, repeat: int) -> Json:
     champion, challenger = (fitted(rows, telemetry.columns, seed) for rows, seed in zip(trained, seeds, strict=True))
     test = parts[1][sides[1]]
     if way != "by seed":
-        test = test[~SeenRows.of(trained[0], telemetry.columns, telemetry.split_by, telemetry.test_share).among(test)]
+        seen = TrainedRows.of(trained[0], telemetry.columns, telemetry.split_by, telemetry.test_share)
+        test = test[~seen.among(test)]
     truth = float(challenger(aside).mean() / champion(aside).mean())
     if len(test) < GATE.least_cases:
         return {"outcome": "unclaimed", "truth": truth}
@@ -164,7 +165,7 @@ def in_series(series: int) -> Json:
 def measure(path: Path, repeats: int, series: int, say: Callable[[str], None]) -> Json:
     """Runs every cell that is not there yet; writes after each."""
     code = with_task(load_task("performance"), *(code_digest(name, top) for name, top in (
-        ("models.gate_report", "models"), ("feature_store.seen_rows", "feature_store"),
+        ("models.gate_report", "models"), ("feature_store.trained_rows", "feature_store"),
         ("benchmarks.gates.later_runs", "benchmarks.gates"))))
     known = read_results(path) or {}
     results: Json = {"format": "assay-later-runs/1", "cells": [], "repeats": repeats}

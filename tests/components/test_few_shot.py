@@ -12,7 +12,7 @@ import yaml
 from feature_store.errors import InputError, RefusedError
 from feature_store.measurement_mapping import parse_measurement_mapping
 from feature_store.measurements import measurements_of
-from feature_store.seen_rows import SeenRows
+from feature_store.trained_rows import TrainedRows
 from models.tasks.few_shot.measurements_task import expand
 from serving.bundle import check_bundle
 from serving.encoder import RunEncoder
@@ -70,11 +70,11 @@ def test_a_bundle_says_which_configurations_it_was_given(trained: Any) -> None:
     options = pd.read_parquet(steps.folder / "features" / "w00" / "options.parquet")
     rows = options.rename(columns={"nodes": "as measured", "input:nodes": "nodes", "input:type=a": "type=a",
                                    "input:type=b": "type=b", "input:type=c": "type=c"})
-    seen = SeenRows.from_json(evidence["seen"]).among(rows)
+    seen = TrainedRows.from_json(evidence["seen"]).among(rows)
     given = [one["index"] for one in evidence["few_shot"]["support"]]
     assert sorted(given) == [int(place) for place in seen.nonzero()[0]] and len(given) == 2
     test = pd.read_parquet(steps.folder / "features" / "w00" / "test.parquet")
-    assert not SeenRows.from_json(evidence["seen"]).among(test).any()
+    assert not TrainedRows.from_json(evidence["seen"]).among(test).any()
 
 
 def test_a_bad_run_that_was_dropped_stands_in_the_evidence_with_its_row(trained: Any) -> None:

@@ -18,8 +18,8 @@ from models.control.contract.environment import Environment
 from models.control.simulation.rollout import Acting, acting_of
 from models.paired_comparison import block_length, interval
 from models.tasks.control.judging import FloatArray, Played, play
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
+from models.tasks.control.tuned_rule import TunedRule
 
 CONFIDENCE = 0.99  # of each end of an interval
 WORST = 0.1  # share of the episodes that count as the worst

@@ -32,9 +32,9 @@ from models.tasks.control.judging import FloatArray, Played, episodes_digest, mo
 from models.tasks.control.pictures import action_map, day
 from models.tasks.control.product import CHOICE, POLICY, read_rules
 from models.tasks.control.roles import roles
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 from models.tasks.control.timeline import profile_of, timeline
+from models.tasks.control.tuned_rule import TunedRule
 from models.tasks.control.workload import limits_of, numbers_of, specification_of, twin_of
 from models.verification.language.specification import Specification
 from models.verification.language.specification_writing import written_out

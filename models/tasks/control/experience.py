@@ -12,8 +12,8 @@ from models.control.contract.systems import environment_of
 from models.control.simulation.rollout import acting_of
 from models.control.training.trajectories import Transitions, collect, transitions, transitions_of_log
 from models.control.training.trajectory_log import Header, ReadLog, read_log
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
+from models.tasks.control.tuned_rule import TunedRule
 
 MOST_EPISODES = 1024
 PARTS = "steps-*.jsonl"

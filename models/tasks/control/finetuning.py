@@ -22,9 +22,9 @@ from models.tasks.control.experience import of_fallback, of_log
 from models.tasks.control.policies import with_limits
 from models.tasks.control.pretraining import Pretrained, load_pretrained
 from models.tasks.control.product import policy_product, write_learner
-from models.tasks.control.rule_tuning import TunedRule, tune
 from models.tasks.control.task import ControlTask
 from models.tasks.control.training import never_acts, train
+from models.tasks.control.tuned_rule import TunedRule, tune
 from models.tasks.control.workload import twin_of
 from models.tasks.kind import OnFinished, OnProgress
 from models.training.denormal_numbers import denormals_flushed

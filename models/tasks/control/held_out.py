@@ -14,9 +14,9 @@ from models.control.contract.environment import ControlledSystem
 from models.control.policy.policy import Policy
 from models.tasks.control.comparing import JudgedEpisodes, against, described, figures
 from models.tasks.control.judging import Played
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 from models.tasks.control.training import TrainedForAims
+from models.tasks.control.tuned_rule import TunedRule
 
 
 def on_held_out_applications(task: ControlTask, system: ControlledSystem, trained: TrainedForAims, chosen: int,

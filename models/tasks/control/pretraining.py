@@ -18,9 +18,9 @@ from models.control.policy.policy import Policy
 from models.tasks.control.choosing import best_of, member_scores
 from models.tasks.control.experience import of_fallback
 from models.tasks.control.held_out import on_held_out_applications
-from models.tasks.control.rule_tuning import TunedRule, tune
 from models.tasks.control.task import ControlTask
 from models.tasks.control.training import never_acts, train
+from models.tasks.control.tuned_rule import TunedRule, tune
 from models.tasks.kind import OnProgress
 from models.training.denormal_numbers import denormals_flushed
 

@@ -20,9 +20,9 @@ from models.control.policy.policy_chain import Box, chain
 from models.control.policy.policy_model import chain_onnx
 from models.export.product import Product, ProductInput, ProductOutput, Versions, promised
 from models.tasks.control.judging import model_acting
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.seen import NOTHING, seen_in_training
 from models.tasks.control.task import ControlTask
+from models.tasks.control.tuned_rule import TunedRule
 from models.tasks.control.workload import numbers_of, specification_of, twin_of
 
 POLICY, CHOICE, RULES = "policy.npz", "choice.json", "rules.json"

@@ -20,8 +20,8 @@ from models.control.contract.environment import Environment
 from models.control.contract.systems import environment_of
 from models.control.simulation.rollout import Acting, acting_of
 from models.tasks.control.judging import play
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
+from models.tasks.control.tuned_rule import TunedRule
 
 MARGIN = 1.5
 NOTHING: Mapping[str, Any] = {"margin": MARGIN, "ranges": []}

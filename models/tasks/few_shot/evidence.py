@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from feature_store.scaling import FeatureScaling
-from feature_store.seen_rows import SeenRows
+from feature_store.trained_rows import TrainedRows
 from models.adaptation.learner import FloatArray
 from models.tasks.few_shot.features import OWN_PREFIX as OWN
 from models.training.evaluation import accuracy, mean_squared_error
@@ -94,11 +94,11 @@ def few_shot_facts(folder: Path, pool: Path, network: ReluNetwork, scaling: Feat
     }
 
 
-def seen_support(folder: Path, inputs: Sequence[str]) -> SeenRows:
+def seen_support(folder: Path, inputs: Sequence[str]) -> TrainedRows:
     """The configurations whose runs the model was given, by their inputs: measured again they are the same ones."""
     options = pd.read_parquet(folder / "options.parquet")
     given = options[options[f"{OWN}support"].to_numpy(dtype=bool)]
-    return SeenRows.of(given[[f"input:{name}" for name in inputs]].set_axis(list(inputs), axis=1), inputs)
+    return TrainedRows.of(given[[f"input:{name}" for name in inputs]].set_axis(list(inputs), axis=1), inputs)
 
 
 def interval_crossing(network: ReluNetwork, scaling: FeatureScaling, specification: Specification, reach: float,

@@ -162,7 +162,7 @@ class FewShotKind:
     def evidence(self, task: FewShotTask, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:
         """Beside the closed form that it was trained on, and the mean of the workload's runs."""
-        from feature_store.seen_rows import SEEN
+        from feature_store.trained_rows import SEEN
         from models.tasks.few_shot.evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics, seen_support
         from models.tasks.supervised.evidence import load_trained, supervised_evidence
 

@@ -177,7 +177,7 @@ class Prediction:
         """Beside a gradient boosting baseline."""
         import pandas as pd
 
-        from feature_store.seen_rows import SEEN, SeenRows
+        from feature_store.trained_rows import SEEN, TrainedRows
         from models.tasks.supervised.evidence import boosting_baseline, load_trained, supervised_evidence
 
         trained = load_trained(task, workload, features, verified, product)
@@ -185,7 +185,7 @@ class Prediction:
         baseline = boosting_baseline(task, trained.data, seed)
         rows = pd.read_parquet(features / workload / "train.parquet")
         names = task.telemetry_schema(workload).numeric
-        seen = SeenRows.of(rows, tuple(names), task.split_by, task.test_share)
+        seen = TrainedRows.of(rows, tuple(names), task.split_by, task.test_share)
         return {**found, "metrics": found["metrics"] | baseline["metrics"], "baseline": baseline["baseline"],
                 SEEN: seen.to_json()}
 

@@ -1,7 +1,7 @@
 """The evidence of a supervised model: errors, accuracy, curves, counterexamples, the exported file's own figures.
 
 The champion is measured by the same code on the same rows (`champion_on_test_rows`), without those that it was trained
-on: its bundle says which (`seen`, feature_store/seen_rows.py).
+on: its bundle says which (`seen`, feature_store/trained_rows.py).
 """
 
 import json
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from feature_store.digests import content_digest
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
-from feature_store.seen_rows import SEEN, SeenRows
+from feature_store.trained_rows import SEEN, TrainedRows
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us
 from models.export.physical_range import held_within
@@ -112,7 +112,7 @@ def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, b
     folder = features / workload
     frame = ordered_test_set(folder, task.split_by)
     try:
-        seen = SeenRows.from_json(bundle.evidence.get(SEEN)).among(frame)
+        seen = TrainedRows.from_json(bundle.evidence.get(SEEN)).among(frame)
     except InputError as error:
         return {"metrics": {}, UNCLAIMED: f"which rows it was trained on is not known ({error})"}
     if seen.any() and len(seen) - seen.sum() < LEAST_UNSEEN:

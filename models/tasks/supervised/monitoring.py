@@ -22,8 +22,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from feature_store.seen_rows import SEEN, SeenRows
 from feature_store.sources.files import has_synthetic_time
+from feature_store.trained_rows import SEEN, TrainedRows
 from models.export.row_errors import residuals
 from models.monitoring.chances import WINDOWS, excess, level_of, mean_with_ends, share_at_least, windows
 from models.monitoring.drift_finding import drift_finding
@@ -188,7 +188,7 @@ def _before(task: SupervisedTask, watched: Watched, rows: pd.DataFrame, squares:
 
 def _seen_by(bundle: Any, rows: pd.DataFrame) -> NDArray[np.bool_]:
     """Which rows a model was trained on, or others of their windows. Raises InputError: that is not known."""
-    seen = SeenRows.from_json(bundle.evidence.get(SEEN))
+    seen = TrainedRows.from_json(bundle.evidence.get(SEEN))
     found = replace(seen, split_by=()).among(rows)  # by their numbers
     last = bundle.evidence["data"]["quality"]["data"]["last"]
     if last is None:
@@ -202,7 +202,7 @@ def _asked_of_before(bundle: Any) -> tuple[str, ...]:
     if bundle is None:
         return ()
     try:
-        seen = SeenRows.from_json(bundle.evidence.get(SEEN))
+        seen = TrainedRows.from_json(bundle.evidence.get(SEEN))
     except InputError:
         return ()
     return (*bundle.contract.input_names, *seen.columns, *seen.split_by)

@@ -154,8 +154,8 @@ def _bundle(policy: Any, fallback: Mapping[str, float], folder: Path, work: Path
     from models.gates import VerdictGate
     from models.tasks.control.policies import with_limits
     from models.tasks.control.product import policy_product
-    from models.tasks.control.rule_tuning import TunedRule
     from models.tasks.control.scoring import Score
+    from models.tasks.control.tuned_rule import TunedRule
     from models.tasks.task import load_task
     from serving.keys import create_key_pair
     from serving.signature import sign_folder

@@ -13,8 +13,8 @@ from models.export.bundle import write_bundle
 from models.export.product import Versions
 from models.tasks.control.policies import demands_of, policy_shape, with_limits
 from models.tasks.control.product import policy_product
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
+from models.tasks.control.tuned_rule import TunedRule
 from models.tasks.task import load_task
 from systems.cpu_frequency.simulator import CpuFrequency
 

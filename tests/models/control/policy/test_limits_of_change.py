@@ -15,8 +15,8 @@ from models.control.contract.signals import Control
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.gymnasium_wrappers import ApplicationsEnv, Interface
 from models.tasks.control.product import fallback_and_ranges
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
+from models.tasks.control.tuned_rule import TunedRule
 from models.training.seeds import seeded
 from systems.autoscaling.interface import CONTROLS
 from systems.autoscaling.simulator.simulator import _bounded

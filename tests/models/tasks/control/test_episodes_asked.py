@@ -13,9 +13,9 @@ from models.tasks.control import pretraining
 from models.tasks.control.choosing import better, member_scores
 from models.tasks.control.comparing import JudgedEpisodes
 from models.tasks.control.policies import policy_shape
-from models.tasks.control.rule_tuning import tune
 from models.tasks.control.seen import seen_in_training
 from models.tasks.control.training import train
+from models.tasks.control.tuned_rule import tune
 from models.tasks.task import parse_task
 from models.training.seeds import seeded
 from tests.environments.asked import Asked, Recording
@@ -86,7 +86,7 @@ def test_pretraining_looks_at_held_out_episodes_after_everything_is_chosen(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Asked] = []
     monkeypatch.setattr(pretraining, "environment_of", lambda name: Recording(asked))
-    monkeypatch.setattr("models.tasks.control.rule_tuning.environment_of", lambda name: Recording(asked))
+    monkeypatch.setattr("models.tasks.control.tuned_rule.environment_of", lambda name: Recording(asked))
     before: list[Asked] = []
 
     def chosen(*arguments: Any) -> dict[str, Any]:

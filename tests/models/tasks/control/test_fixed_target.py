@@ -13,9 +13,9 @@ from models.export.bundle import write_bundle
 from models.export.product import Versions
 from models.tasks.control.policies import policy_shape
 from models.tasks.control.product import policy_product
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
 from models.tasks.control.task import ControlTask
+from models.tasks.control.tuned_rule import TunedRule
 from models.tasks.task import load_task
 from models.verification.verdict import Status
 from systems.autoscaling.simulator.simulator import Autoscaling

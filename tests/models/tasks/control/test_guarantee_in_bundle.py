@@ -15,9 +15,9 @@ from models.gate_report import evaluate_gates
 from models.gates import parse_gates
 from models.tasks.control.policies import policy_shape
 from models.tasks.control.product import policy_product
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
 from models.tasks.control.task import ControlTask
+from models.tasks.control.tuned_rule import TunedRule
 from models.tasks.task import load_task
 from models.verification.language.specification_writing import written_out
 from serving.bundle import check_bundle

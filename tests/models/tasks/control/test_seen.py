@@ -11,9 +11,9 @@ from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.rollout import acting_of
 from models.tasks.control.judging import play
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
 from models.tasks.control.seen import MARGIN, seen_in_training
+from models.tasks.control.tuned_rule import TunedRule
 from models.tasks.task import load_task
 from models.training.seeds import seeded
 from serving.seen_spec import Familiar, seen_spec

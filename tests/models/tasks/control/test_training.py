@@ -22,10 +22,10 @@ from models.tasks.control.checking import check_task
 from models.tasks.control.experience import of_fallback, of_log, parts_of_log
 from models.tasks.control.kind import KIND
 from models.tasks.control.policies import demands_of, policy_shape
-from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
 from models.tasks.control.telemetry import write_load
 from models.tasks.control.training import THROUGH_ENVIRONMENT, never_acts, train, training_settings
+from models.tasks.control.tuned_rule import TunedRule
 from models.tasks.task import parse_task
 from models.training.methods import POLICY_METHODS
 from tests.environments.backlog import ENVIRONMENT, Backlog

@@ -12,7 +12,7 @@ import pytest
 
 from feature_store.features import featurize
 from feature_store.schema import TARGETS, Column, TelemetrySchema
-from feature_store.seen_rows import SeenRows
+from feature_store.trained_rows import TrainedRows
 from models.tasks.supervised.evidence import champion_on_test_rows
 from tests.models.export.test_row_errors import doubles_the_first_and_adds_the_second
 
@@ -35,7 +35,7 @@ def trained_on(folder: Path, frame: pd.DataFrame, share: float) -> Any:
     rows = pd.read_parquet(folder / "w" / "train.parquet")
     model = SimpleNamespace(model=SimpleNamespace(input="rows"), input_names=("a", "b"))
     return SimpleNamespace(model=doubles_the_first_and_adds_the_second(), contract=model,
-                           evidence={"seen": SeenRows.of(rows, tuple(SCHEMA.numeric), BY, share).to_json()})
+                           evidence={"seen": TrainedRows.of(rows, tuple(SCHEMA.numeric), BY, share).to_json()})
 
 
 @pytest.fixture
@@ -83,8 +83,9 @@ def test_where_it_was_trained_on_nearly_all_nothing_is_claimed(tmp_path: Path, f
     assert found["unclaimed"].startswith("it was trained on ")
 
 
-@pytest.mark.parametrize("evidence", [{}, {"seen": None}, {"seen": {"columns": ["a"]}},
-                                      {"seen": replace(SeenRows.of(telemetry(2), ("a",)), columns=("z",)).to_json()}])
+@pytest.mark.parametrize("evidence", [
+    {}, {"seen": None}, {"seen": {"columns": ["a"]}},
+    {"seen": replace(TrainedRows.of(telemetry(2), ("a",)), columns=("z",)).to_json()}])
 def test_without_a_usable_record_nothing_is_claimed(tmp_path: Path, features: Any, evidence: Any) -> None:
     bundle = trained_on(tmp_path, telemetry(400), 0.3)
     bundle.evidence = evidence

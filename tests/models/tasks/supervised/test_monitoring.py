@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
-from feature_store.seen_rows import SeenRows
+from feature_store.trained_rows import TrainedRows
 from models.export.row_errors import squared_errors
 from models.monitoring.findings import decide
 from models.tasks.monitored_kind import Looked, Watched
@@ -59,7 +59,7 @@ def bundle(direction: str = "increasing", model: bytes = MODEL, tested: int = 20
 
 
 def seen(rows: pd.DataFrame) -> dict[str, Any]:
-    return SeenRows.of(rows, ("a", "b", "latency_ms"), TASK.split_by, TASK.test_share).to_json()
+    return TrainedRows.of(rows, ("a", "b", "latency_ms"), TASK.split_by, TASK.test_share).to_json()
 
 
 def look(folder: Path, rows: pd.DataFrame | None, number: int = 1, memory: Any = None, **changed: Any) -> Looked:

@@ -27,7 +27,7 @@ _BYTES = 8  # of a row's SHA-256: a million rows against a million take one for 
 
 
 @dataclass(frozen=True)
-class SeenRows:
+class TrainedRows:
     """Rows by their digests, and the split that chose them.
 
     Attributes:
@@ -44,7 +44,7 @@ class SeenRows:
 
     @classmethod
     def of(cls, frame: pd.DataFrame, columns: Sequence[str], split_by: Sequence[str] = (),
-           test_share: float = 0.0) -> "SeenRows":
+           test_share: float = 0.0) -> "TrainedRows":
         """Of the rows of `frame`. Raises InputError: a column is missing."""
         return cls(tuple(columns), np.unique(_digests(frame, columns)), tuple(split_by), test_share)
 
@@ -64,7 +64,7 @@ class SeenRows:
                 "test_share": self.test_share}
 
     @classmethod
-    def from_json(cls, data: Any) -> "SeenRows":
+    def from_json(cls, data: Any) -> "TrainedRows":
         """Reads evidence["seen"].
 
         Raises:
