@@ -52,7 +52,7 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
 
     At violations that are allowed, or no more than the other's: by the cost less what the reward is worth (the task's
     `finetune_reward_weight`), or the reward where that is the objective; where the other violates more than allowed, by
-    the violations too.
+    the violations too. Allowed is what fine-tuning aims at most: a later load violates more than what is trained on.
     """
     steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
@@ -62,7 +62,8 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
                     task.judging.counted_from(steps))
 
     after, before = played(new), played(old)
-    allowed, share, share_before = task.objective.violating_share, after.violating_share, before.violating_share
+    share, share_before, training = after.violating_share, before.violating_share, task.training
+    allowed = task.objective.violating_share * min(1.0, max(training.finetune_aims or training.aims))
     if share.mean() > max(allowed, share_before.mean()):
         return Choice(False, f"it violates in {share.mean():.2%} of the steps, the other in {share_before.mean():.2%}")
     if share_before.mean() > allowed:
