@@ -70,10 +70,11 @@ class Clock:
         self._seen: dict[str, str] | None = None  # what the present decision started from
         self._known: FoundLimits | None = None  # what is on disk, of this one
         self._energy: tuple[float, float] | None = None  # s, J
+        self._were: set[Path] = set()  # policies that were there
         self.name = f"clock of {', '.join(policy.name for policy in target.policies)}"
 
     def present(self) -> Mapping[str, float]:
-        """See `Actuator`: the largest of the policies."""
+        """See `Actuator`: the largest of the policies that are there."""
         self._seen = self._now()
         return {"frequency_ghz": max(map(int, self._seen.values())) / _KHZ}
 
@@ -85,7 +86,7 @@ class Clock:
         if set(targets) != {_CONTROL} or not math.isfinite(targets[_CONTROL]):
             raise ActuatorError("refused", f"{_CONTROL} must be a clock in GHz, got {dict(targets)}")
         text, now = str(round(_KHZ * targets[_CONTROL])), self._now()
-        for policy in self._target.policies:
+        for policy in self._policies():
             least, most = (int(_text(policy / name)) for name in ("scaling_min_freq", "cpuinfo_max_freq"))
             if not least <= int(text) <= most:
                 raise ActuatorError("refused", f"{_CONTROL} must be {least} to {most} kHz for {policy}, got {text}")
@@ -193,7 +194,7 @@ class Clock:
         target, cap, now = self._target, self._target.powercap, time.monotonic()
         values, ages_s = _status(target.status)
         try:
-            clocks = [int(_text(policy / "scaling_cur_freq")) for policy in target.policies]
+            clocks = [int(_text(policy / "scaling_cur_freq")) for policy in self._policies()]
             celsius = 1e-3 * int(_text(target.temperature))
             room_c = min(max(target.limit_c - celsius, _ROOM.low), _ROOM.high)  # below 0 it would be no observation
             values |= {"delivered_ghz": sum(clocks) / len(clocks) / _KHZ,
@@ -212,11 +213,18 @@ class Clock:
     def _now(self) -> dict[str, str]:
         """What is set, by file."""
         files = [policy / ("scaling_setspeed" if _text(policy / "scaling_governor") == "userspace"
-                           else "scaling_max_freq") for policy in self._target.policies]
+                           else "scaling_max_freq") for policy in self._policies()]
         found = {str(file): _text(file) for file in files}
         if wrong := [name for name, text in found.items() if not text.isdigit()]:
             raise ActuatorError("refused", f"{wrong[0]} must hold a clock in kHz, got {found[wrong[0]]!r}")
         return found
+
+    def _policies(self) -> Sequence[Path]:
+        """Without those that were there and are gone: the kernel takes a policy away while all of its cores are off. All
+        where none is there."""
+        there = {policy for policy in self._target.policies if policy.is_dir()}
+        off, self._were = self._were - there, self._were | there
+        return [policy for policy in self._target.policies if policy not in off] if there else self._target.policies
 
     def _found(self) -> FoundLimits | None:
         """What an earlier change found, since this host started."""

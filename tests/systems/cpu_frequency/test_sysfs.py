@@ -339,6 +339,37 @@ def test_a_policy_that_is_gone_is_said(clock: Clock, tmp_path: Path) -> None:
         clock.present()
 
 
+def test_while_all_cores_of_a_policy_are_off_the_others_are_set(clock: Clock, tmp_path: Path) -> None:
+    folder, aside = tmp_path / "cpufreq" / "policy0", tmp_path / "aside"
+    clock.apply({TARGET: 2.1})
+    folder.rename(aside)
+    assert clock.present() == {"frequency_ghz": 2.1}
+    assert clock.apply({TARGET: 1.8}).values == {TARGET: 1.8}
+    assert clock.read().values["delivered_ghz"] == 2.1, "of policy1 alone"
+    aside.rename(folder)
+    (folder / "scaling_max_freq").write_text("3000000\n")  # the kernel makes it anew
+    assert clock.present() == {"frequency_ghz": 3.0}
+    clock.apply({TARGET: 1.7})
+    assert held(tmp_path) == ["1700000"] * 2
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_a_policy_that_never_was_is_gone(part: dict[str, object]) -> None:
+    one = made({**part, "policies": ["policy0", "polciy1"]})
+    for _ in range(2):
+        with pytest.raises(ActuatorError, match=r"polciy1/scaling_governor must be a file that can be read") as found:
+            one.present()
+        assert found.value.kind == "gone"
+
+
+def test_without_any_policy_it_is_gone(clock: Clock, tmp_path: Path) -> None:
+    (tmp_path / "cpufreq").rename(tmp_path / "aside")
+    with pytest.raises(ActuatorError, match=r"policy0/scaling_governor must be a file that can be read") as found:
+        clock.present()
+    assert found.value.kind == "gone"
+
+
 def test_a_limit_that_no_file_says_is_the_operators(part: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "rapl" / "constraint_0_power_limit_uw").unlink()
     one = made({**part, "power_limit_w": 155.0})
