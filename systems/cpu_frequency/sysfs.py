@@ -220,8 +220,8 @@ class Clock:
         return found
 
     def _policies(self) -> Sequence[Path]:
-        """Without those that were there and are gone: the kernel takes a policy away while all of its cores are off. All
-        where none is there."""
+        """Without those that were there and are gone: the kernel takes a policy away while all of its cores are off.
+        All where none is there."""
         there = {policy for policy in self._target.policies if policy.is_dir()}
         off, self._were = self._were - there, self._were | there
         return [policy for policy in self._target.policies if policy not in off] if there else self._target.policies
