@@ -22,7 +22,7 @@ def page(task: str, at: str, seen: Sequence[Seen]) -> str:
     verdict = "No champion needs anything."
     if asks:
         verdict = f"{count(len(asks), 'champion')} of {len(seen)} {'need' if len(asks) > 1 else 'needs'} something."
-    elif unseen:
+    elif unseen or not seen:
         verdict = ("No champion that was looked at needs anything." if len(unseen) < len(seen) else
                    "Nothing was looked at.")
     lead.append(Note(verdict, "statement"))

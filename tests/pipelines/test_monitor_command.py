@@ -18,6 +18,7 @@ from feature_store.errors import RefusedError
 from models.configuration import load_configuration
 from models.control.training.trajectory_log import Header, Step, TrajectoryLog
 from models.monitoring.findings import Decision, Looked
+from models.monitoring.page import page as page_of
 from pipelines import monitor as monitoring
 from pipelines.command_line import app
 from pipelines.local_run import RunOutcome
@@ -121,6 +122,10 @@ def test_the_page_of_a_champion_that_is_not_seen_does_not_say_that_it_needs_noth
     page = (home / "monitor/autoscaling.html").read_text()
     assert done.exit_code == 1 and "there is no log of a controller" in done.stdout
     assert "Nothing was looked at." in page and "No data of nginx." in page and "needs anything" not in page
+
+
+def test_the_page_of_a_task_without_any_workload_does_not_say_that_nothing_needs_anything() -> None:
+    assert "Nothing was looked at." in (found := page_of("performance", "2026-01-01", [])) and "needs anything" not in found
 
 
 def test_an_object_store_that_is_away_is_something_to_be_done(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,7 @@ class Api:
         content = "application/strategic-merge-patch+json" if verb == "patch" else "application/json"
         rule = f"{verb} {resource.plural}{'/' if subresource else ''}{subresource}{' ' if name else ''}{name}"
         exceptions = kubernetes_client().client.exceptions
+        carried = "" if verb in ("get", "list") or dry_run else "; it may have been carried out"
         try:
             answer = self._client.call_api(
                 resource.path(self.namespace, name, subresource), METHODS[verb], query_params=query, body=body,
@@ -134,9 +135,9 @@ class Api:
                 auth_settings=["BearerToken"], _return_http_data_only=True, _request_timeout=self._timeouts,
             )
         except exceptions.ApiException as error:
-            raise _refusal(error, rule, _rbac_rule(verb, resource, subresource, self.namespace)) from error
+            rbac_rule = _rbac_rule(verb, resource, subresource, self.namespace)
+            raise _refusal(error, rule, rbac_rule, carried if int(error.status or 0) >= 500 else "") from error
         except (urllib3.exceptions.HTTPError, OSError, UnicodeDecodeError) as error:
-            carried = "" if verb in ("get", "list") or dry_run else "; it may have been carried out"
             raise ApiError("unreachable", f"{rule} ({self.namespace}): no whole answer from the API server{carried}: "
                                           f"{_short(str(error))}") from error
         if not isinstance(answer, dict) or not isinstance(answer.get("items", []), list):
@@ -175,8 +176,8 @@ def cluster_configuration(kubeconfig: Path | None = None, context: str | None = 
     return configuration
 
 
-def _refusal(error: Any, rule: str, rbac_rule: str) -> ApiError:
-    """What an answer other than 2xx means."""
+def _refusal(error: Any, rule: str, rbac_rule: str, carried: str) -> ApiError:
+    """What an answer other than 2xx means. carried: what is to be said of a write that the server may have done."""
     status = int(error.status or 0)
     said = _status_object(error.body)
     message = _short(str(said.get("message") or error.reason or f"HTTP {status}"))
@@ -193,7 +194,7 @@ def _refusal(error: Any, rule: str, rbac_rule: str) -> ApiError:
         advice = "; its token is missing, wrong or has expired"
     elif status == 404 and not details.get("name"):
         kind, advice = "refused", "; this server does not serve it (pods/resize: Kubernetes 1.33 or newer)"
-    return ApiError(kind, f"{rule}: HTTP {status}: {message}{advice}", status)
+    return ApiError(kind, f"{rule}: HTTP {status}: {message}{advice}{carried}", status)
 
 
 def _rbac_rule(verb: Verb, resource: Resource, subresource: str, namespace: str) -> str:
