@@ -125,7 +125,8 @@ def test_the_page_of_a_champion_that_is_not_seen_does_not_say_that_it_needs_noth
 
 
 def test_the_page_of_a_task_without_any_workload_does_not_say_that_nothing_needs_anything() -> None:
-    assert "Nothing was looked at." in (found := page_of("performance", "2026-01-01", [])) and "needs anything" not in found
+    found = page_of("performance", "2026-01-01", [])
+    assert "Nothing was looked at." in found and "needs anything" not in found
 
 
 def test_an_object_store_that_is_away_is_something_to_be_done(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_a_server_that_is_broken_is_unreachable_and_not_asked_twice(status: int)
 
 @pytest.mark.parametrize(("on", "status", "doubt"), [
     ("GET.*pods", 504, False), ("dryRun=All", 504, False), ("scale.*assay$", 504, True), ("scale.*assay$", 422, False)])
-def test_a_write_that_a_broken_server_may_have_carried_out_is_said_to_be_that(on: str, status: int, doubt: bool) -> None:
+def test_a_write_that_a_broken_server_may_have_carried_out_is_said_to_be(on: str, status: int, doubt: bool) -> None:
     error = failed(new_cluster(), Fault(on, status, "timed out"))
     assert ("it may have been carried out" in str(error)) == doubt
 
