@@ -71,4 +71,4 @@ def run(sock: socket.socket, models: Models, unseen_s: Callable[[], float], most
         app, http=TimedProtocol, ws="none", lifespan="off", loop=f"{TimedLoop.__module__}:{TimedLoop.__name__}",
         interface="asgi3", log_config=None, log_level="error", access_log=False, proxy_headers=False,
         server_header=False, ssl_context_factory=None if tls is None else lambda *_: tls.context,
-        limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=_ANSWER_S)).run([sock])
+        limit_concurrency=MOST_CONNECTIONS + 1, timeout_graceful_shutdown=_ANSWER_S)).run([sock])

@@ -20,7 +20,7 @@ def amount(value: Fraction | float, unit: str = "") -> str:
 
 def asked(statement: str) -> str:
     """The sentence of a proof, as it is said of what is not proved."""
-    return statement.replace("It is proved for the network", "It is asked of the network")
+    return statement.replace("It is proved for the", "It is asked of the")
 
 
 def plain(value: Decimal | float) -> str:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
@@ -194,3 +195,12 @@ def test_without_the_extra_one_line_says_what_to_install(bundle, keys):
 
 def test_waiting_times_are_those_that_the_page_says():
     assert limits.MOST_S == 10.0
+
+
+def test_as_many_connections_as_are_said_are_answered_and_no_more(bundle, keys):
+    command = f"from serving.predictions import server; server.MOST_CONNECTIONS = 5; {LIGHT}"
+    with running("--bundle", bundle, "--public-key", keys[1], command=command) as made, ExitStack() as kept:
+        for count, status in ((5, b"200"), (1, b"503")):
+            client = [kept.enter_context(connected(made)) for _ in range(count)][-1]
+            client.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(65536).startswith(b"HTTP/1.1 " + status)

@@ -110,6 +110,7 @@ def test_a_range_is_decided_as_all_values_say(tmp_path: Path, seed: int, aggrega
             files = written(tmp_path, model, HEAD + f"properties: [range: {{output: y, {side}: {value!r}}}]\n")
             found = decide(*files, seconds=20.0, certificate=tmp_path / "proof.npz")
             assert found.verdict == expected, found
+            assert ("It is proved" in found.to_json()["statement"]) == (expected == "PROVED")
             if expected == "REFUTED":
                 ((_, y),) = replayed(files[0], found.witness or {})
                 assert y[0] < value if side == "minimum" else y[0] > value
@@ -211,6 +212,7 @@ def test_a_property_of_vnnlib_is_decided(tmp_path: Path) -> None:
         text.write_text(f"{inputs}(declare-const Y_0 Real)\n(assert (>= Y_0 {limit:.9f}))\n")
         found = decide(file, text, seconds=20.0, certificate=tmp_path / "proof.npz")
         assert found.verdict == expected
+        assert ("It is proved" in found.to_json()["statement"]) == (expected == "PROVED")
         assert expected == "REFUTED" or check_proof(tmp_path / "proof.npz", file, text).accepted
 
 
