@@ -17,6 +17,7 @@ by `restore`; what somebody else set since stays. What the kernel makes of what 
 to a clock of its table. Tried on a tree of plain files of this form alone: no machine at hand shows its clock.
 """
 
+import errno
 import json
 import math
 import time
@@ -91,8 +92,8 @@ class Clock:
             if not least <= int(text) <= most:
                 raise ActuatorError("refused", f"{_CONTROL} must be {least} to {most} kHz for {policy}, got {text}")
         if self._seen not in (None, now):
-            raise ActuatorError("conflict", f"{self.name} was changed by somebody else: expected {self._seen}, found "
-                                            f"{now}; decide again")
+            how = "was changed by somebody else" if self._seen.keys() == now.keys() else "lost or got a policy"
+            raise ActuatorError("conflict", f"{self.name} {how}: expected {self._seen}, found {now}; decide again")
         if changes := {name: text for name in now if now[name] != text}:
             found = (self._found() or FoundLimits(_text(_BOOT))).before(changes, now)
             try:
@@ -144,6 +145,9 @@ class Clock:
         if lost and self._known is not None:
             with suppress(OSError):  # a full disk
                 self._write_found(self._known)
+        with suppress(ActuatorError):  # which the next change or `restore` raises
+            if (found := self._found()) is not None:  # a killed one set these
+                self._were |= {Path(name).parent for name in found.limits}
         return ""
 
     def _remember(self, found: FoundLimits, saved: FoundLimits) -> list[str]:
@@ -220,9 +224,8 @@ class Clock:
         return found
 
     def _policies(self) -> Sequence[Path]:
-        """Without those that were there and are gone: the kernel takes a policy away while all of its cores are off.
-        All where none is there."""
-        there = {policy for policy in self._target.policies if policy.is_dir()}
+        """Without those that were there and whose cores are all off. All where none is there."""
+        there = {policy for policy in self._target.policies if not _is_off(policy)}
         off, self._were = self._were - there, self._were | there
         return [policy for policy in self._target.policies if policy not in off] if there else self._target.policies
 
@@ -248,6 +251,15 @@ def _status(path: Path) -> tuple[dict[str, float], dict[str, float]]:
         return found, dict.fromkeys(STATUS, time.time() - path.stat().st_mtime)
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return dict.fromkeys(STATUS, math.nan), {}
+
+
+def _is_off(policy: Path) -> bool:
+    """Whether all cores of a policy are off: its files are busy then (cpufreq.c, `show`), or gone."""
+    try:
+        (policy / "scaling_governor").read_bytes()
+    except OSError as error:
+        return error.errno in (errno.EBUSY, errno.ENOENT)
+    return False
 
 
 def _text(path: Path) -> str:

@@ -12,6 +12,7 @@ from models.paired_comparison import Comparison, ComparisonRule, compare
 from models.tasks.control.judging import Played, play
 from models.tasks.control.scoring import Score, scores
 from models.tasks.control.task import ControlTask
+from models.tasks.control.training import LEAST_AIM
 
 EPISODES = 256
 _SEED = 104_729  # added to the run's, so that no episode of training is among them
@@ -51,8 +52,8 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
     """Whether one of two single policies is better than the other, on the same training episodes.
 
     At violations that are allowed, or no more than the other's: by the cost less what the reward is worth (the task's
-    `finetune_reward_weight`), or the reward where that is the objective; where the other violates more than allowed, by
-    the violations too. Allowed is what fine-tuning aims at most: a later load violates more than what is trained on.
+    `finetune_reward_weight`), or the reward where that is the objective; where the other violates more than fine-tuning
+    aims at, by the violations too: a later load violates more than what is trained on.
     """
     steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
@@ -62,11 +63,11 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
                     task.judging.counted_from(steps))
 
     after, before = played(new), played(old)
-    share, share_before, training = after.violating_share, before.violating_share, task.training
-    allowed = task.objective.violating_share * min(1.0, max(training.finetune_aims or training.aims))
+    allowed, share, share_before = task.objective.violating_share, after.violating_share, before.violating_share
+    aimed_at = max(LEAST_AIM, allowed * min(1.0, max(task.training.finetune_aims or task.training.aims)))
     if share.mean() > max(allowed, share_before.mean()):
         return Choice(False, f"it violates in {share.mean():.2%} of the steps, the other in {share_before.mean():.2%}")
-    if share_before.mean() > allowed:
+    if share_before.mean() > aimed_at:
         fewer = _chosen("violating share", compare(share, share_before, "smaller", NO_WORSE))
         if fewer.taken:
             return fewer

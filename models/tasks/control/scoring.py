@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from models.paired_comparison import block_length, interval
 from models.tasks.control.judging import Played
 
-# Beyond the allowed share a violating step costs so many times the cost of a step: never worth it.
+# Beyond the allowed share a violating step costs so many times the cost of a step: never worth it, but for a reward
+# that counts beside the cost (choosing.py).
 PRICE = 20.0
 CONFIDENCE = 0.95  # that what is chosen keeps the objective on other episodes too: the later load is another one
 

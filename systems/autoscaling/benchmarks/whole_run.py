@@ -5,7 +5,7 @@
 `assay run --task autoscaling`. Loads: the one that is shipped (settings were chosen while looking at it); one made by
 the same recipe from another seed; and the Azure Functions trace, four functions a day and workload, no function twice,
 scaled to the shipped load's mean. The last of three days judges. Each run begins with an empty state folder, but for
-the generic policy, which no load has a part in: all but the first of a command take it from the first's cache.
+the generic policy, which no load has a part in: all but the first of a command take over what the first pretrained.
 
 Resumable: a load that is there for the same code is kept.
 """
@@ -66,7 +66,7 @@ def measure(load: str, folder: Path | None, work: Path) -> dict[str, Any]:
     options, home, before = ["--task", "autoscaling"], work / load, next(work.iterdir(), None)
     home.mkdir()
     if before is not None:
-        shutil.copytree(before / "cache", home / "cache")
+        shutil.copytree(before / "pretrained", home / "pretrained")
     if load != "shipped":
         telemetry = home / "load.parquet"
         (azure_load(required(folder)) if load == "azure" else made_load(OTHER_SEED)).to_parquet(telemetry)

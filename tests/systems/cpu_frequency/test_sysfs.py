@@ -1,13 +1,16 @@
 """The clock through files: set, read, given back, whoever else writes there."""
 
+import errno
 import json
 import math
 import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -339,20 +342,60 @@ def test_a_policy_that_is_gone_is_said(clock: Clock, tmp_path: Path) -> None:
         clock.present()
 
 
-def test_while_all_cores_of_a_policy_are_off_the_others_are_set(clock: Clock, tmp_path: Path) -> None:
-    folder, aside = tmp_path / "cpufreq" / "policy0", tmp_path / "aside"
-    clock.apply({TARGET: 2.1})
-    folder.rename(aside)
-    assert clock.present() == {"frequency_ghz": 2.1}
-    assert clock.apply({TARGET: 1.8}).values == {TARGET: 1.8}
-    assert clock.read().values["delivered_ghz"] == 2.1, "of policy1 alone"
-    aside.rename(folder)
-    (folder / "scaling_max_freq").write_text("3000000\n")  # the kernel makes it anew
-    assert clock.present() == {"frequency_ghz": 3.0}
-    clock.apply({TARGET: 1.7})
+@contextmanager
+def switched_off(policy: Path, how: str) -> Iterator[None]:
+    """All cores of a policy are off. A newer kernel keeps its folder and answers EBUSY, an older one takes it away."""
+    if how == "gone":
+        aside = policy.with_name("aside")
+        policy.rename(aside)
+        yield
+        aside.rename(policy)
+        return
+    opened = Path.open
+
+    def busy(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.parent == policy:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        return opened(path, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "open", busy)
+        yield
+
+
+@pytest.mark.parametrize("how", ["busy", "gone"])
+def test_while_all_cores_of_a_policy_are_off_the_others_are_set(part: dict[str, object], tmp_path: Path, how: str,
+                                                                ) -> None:
+    folder, one, two = tmp_path / "cpufreq" / "policy0", made(part), made(part)
+    assert one.acquire("one") == ""
+    one.apply({TARGET: 2.1})
+    one.present()
+    with switched_off(folder, how):
+        with pytest.raises(ActuatorError, match="lost or got a policy"):
+            one.apply({TARGET: 2.0})
+        assert one.present() == {"frequency_ghz": 2.1}
+        assert one.apply({TARGET: 1.8}).values == {TARGET: 1.8}
+        assert one.read().values["delivered_ghz"] == 2.1, "of policy1 alone"
+        one.release("one")  # killed
+        assert two.acquire("two") == "" and two.present() == {"frequency_ghz": 1.8}, "it knows what was there"
+    (folder / "scaling_max_freq").write_text("3000000\n")
+    assert two.present() == {"frequency_ghz": 3.0}
+    two.apply({TARGET: 1.7})
     assert held(tmp_path) == ["1700000"] * 2
-    clock.restore()
+    two.restore()
     assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_a_policy_that_may_not_be_read_is_not_off(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock.present()
+
+    def denied(path: Path, *arguments: Any, **named: Any) -> Any:
+        raise PermissionError(errno.EACCES, "denied", str(path))
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(ActuatorError, match="denied") as found:
+        clock.present()
+    assert found.value.kind == "forbidden"
 
 
 def test_a_policy_that_never_was_is_gone(part: dict[str, object]) -> None:
@@ -558,4 +601,4 @@ def test_it_gives_back_where_one_of_its_locks_was_removed(clock: Clock, tmp_path
     sorted((tmp_path / "state").glob("*.lock"))[0].unlink()
     clock.restore()
     assert held(tmp_path) == ["3000000"] * 2
-    assert clock.acquire("one") == "", "the other lock stayed with it"
+    assert [lease.is_held() for lease in clock._leases].count(True) == 1, "the other lock stayed with it"
