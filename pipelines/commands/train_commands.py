@@ -32,7 +32,7 @@ TelemetryOption = Annotated[
 MappingOption = Annotated[
     Path | None, typer.Option(help="For a file: how its columns map. For Prometheus: the metric map.")]
 WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", help="Only this workload; repeatable.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of split, weights and batches.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Seed of weights and batches.", min=0)]
 MethodOption = Annotated[
     str | None, typer.Option(help=f"Overrules the task. Of predictors: {', '.join(METHODS)}; of policies: "
                                   f"{', '.join(POLICY_METHODS)}.")]

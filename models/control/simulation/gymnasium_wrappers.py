@@ -1,6 +1,7 @@
 """Any environment of the contract as a `gymnasium.Env` (one application) or a `gymnasium.vector.VectorEnv` (N of them).
 
-For the libraries of others: a reinforcement learner that knows gymnasium trains on every control task of this project.
+For the libraries of others: a reinforcement learner that knows gymnasium trains on every control task of this project
+whose applications act alone.
 An episode ends by truncation after `steps` steps, for all N at once; nothing terminates it earlier. A reset draws new
 episodes from the wrapper's own generator: `reset(seed=s)` makes all that follows the same to the bit.
 

@@ -72,7 +72,7 @@ class Anomaly:
 
 
 def places(kind: str) -> tuple[str, ...]:
-    """Services that a kind can hit: some request waits for them, and they need what becomes scarce."""
+    """Services that a kind can hit: some request waits for them, and of disk and network bandwidth they need some."""
     if kind == LOAD:
         return ("",)
     found = waited_for()
