@@ -148,8 +148,11 @@ class Control:
         return task.by_policy
 
     def pretrains_from(self, task: ControlTask) -> str:
-        """Everything but the workloads: it acts in the environment of randomised applications."""
-        return json.dumps(task.model_dump(mode="json", exclude={"workloads", "description"}), sort_keys=True)
+        """Everything but the workloads, and how they are fine-tuned to: it acts in the environment of randomised
+        applications."""
+        later = {name for name in type(task.training).model_fields if name.startswith("finetune_")}
+        return json.dumps(task.model_dump(mode="json", exclude={"workloads": True, "description": True,
+                                                                "training": later}), sort_keys=True)
 
     def pretrain(self, task: ControlTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
                  checkpoints: Path, progress: OnProgress) -> str:
