@@ -81,7 +81,7 @@ def test_a_control_policy_is_pretrained_for_all_workloads_alike_and_for_nothing_
     first = kind.pretrains_from(task)
     one = task.model_copy(update={"workloads": dict(list(task.workloads.items())[:1])})
     assert kind.pretrains_from(one) == first
-    later = {"finetune_rounds": 3, "finetune_aims": (0.3,), "finetune_reward_weight": 0.5, "finetune_learning_rate": 0.1}
+    later = {"finetune_rounds": 3, "finetune_aims": (0.3,), "finetune_reward_weight": 0.5}
     training = task.training.model_copy(update=later)
     assert kind.pretrains_from(task.model_copy(update={"training": training})) == first
     for change in ({"hidden": (8,)}, {"training": task.training.model_copy(update={"rounds": 3})},
