@@ -53,7 +53,9 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
 
     At violations that are allowed, or no more than the other's: by the cost less what the reward is worth (the task's
     `finetune_reward_weight`), or the reward where that is the objective; where the other violates more than fine-tuning
-    aims at, by the violations too: a later load violates more than what is trained on.
+    aims at, by the violations too: a later load violates more than what is trained on. What cannot be told apart is a
+    new policy's, which was trained on this very load: of ties looked at the old ones violated more a day later (decision
+    12).
     """
     steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
@@ -72,16 +74,22 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
         if fewer.taken:
             return fewer
     if task.objective.maximise == "reward":
-        return _chosen("reward", compare(after.reward, before.reward, "larger", NO_WORSE))
+        return _unless_worse("reward", compare(before.reward, after.reward, "larger", NO_WORSE))
     if weight := task.training.finetune_reward_weight:
-        return _chosen(f"cost less {weight:g} of the reward", compare(
-            after.cost - weight * after.reward, before.cost - weight * before.reward, "smaller", NO_WORSE))
-    return _chosen("cost", compare(after.cost, before.cost, "smaller", NO_WORSE))
+        return _unless_worse(f"cost less {weight:g} of the reward", compare(
+            before.cost - weight * before.reward, after.cost - weight * after.reward, "smaller", NO_WORSE))
+    return _unless_worse("cost", compare(before.cost, after.cost, "smaller", NO_WORSE))
 
 
 def _chosen(quantity: str, found: Comparison) -> Choice:
     return Choice(found.wins, f"{quantity} of {EPISODES} training episodes {found.challenger_mean:.4g} against "
                               f"{found.champion_mean:.4g}, gain at least {found.lower_end:.3g}")
+
+
+def _unless_worse(quantity: str, old: Comparison) -> Choice:
+    """old: of the old policy as the challenger."""
+    return Choice(not old.wins, f"{quantity} of {EPISODES} training episodes {old.champion_mean:.4g} against "
+                                f"{old.challenger_mean:.4g}, which is {'' if old.wins else 'not '}surely better")
 
 
 def _loss(task: ControlTask, score: Score, reward_weight: float) -> tuple[float, float]:

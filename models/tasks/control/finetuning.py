@@ -1,6 +1,6 @@
-"""finetune: the generic policy in a workload's own environment; what it becomes there ships only if it is better.
+"""finetune: the generic policy in a workload's own environment; what it becomes there ships unless that is worse.
 
-Better: on the same training episodes, by more than luck explains (models/paired_comparison.py), and still proved.
+Worse: on the same training episodes (choosing.py), or no longer proved.
 """
 
 import tempfile

@@ -40,6 +40,8 @@ def test_a_policy_that_may_miss_the_objective_by_luck_is_not_the_best() -> None:
 @pytest.mark.parametrize(("after", "before", "taken", "reason"), [
     ((1.2, 0.0075), (2.3, 0.0072), True, "cost"),  # a hair more violations, and none too many
     ((1.95, 0.009), (2.3, 0.0065), True, "cost"),
+    ((2.0, 0.006), (2.0, 0.0065), True, "cost"),  # a tie
+    ((2.01, 0.006), (2.0, 0.0065), False, "cost"),
     # cheaper, and it violates less than allowed where the other does not: though fewer violations may be luck
     ((1.8, 0.0157), (2.0, 0.0227), True, "cost"),
     ((2.2, 0.004), (2.0, 0.03), True, "violating share"),
