@@ -49,13 +49,12 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
 
 
 def better(task: ControlTask, environment: Environment, new: Policy, old: Policy, seed: int) -> Choice:
-    """Whether one of two single policies is better than the other, on the same training episodes.
+    """Whether a policy takes the place of the one that it came of, on the same training episodes.
 
     At violations that are allowed, or no more than the other's: by the cost less what the reward is worth (the task's
     `finetune_reward_weight`), or the reward where that is the objective; where the other violates more than fine-tuning
-    aims at, by the violations too: a later load violates more than what is trained on. What cannot be told apart is a
-    new policy's, which was trained on this very load: of ties looked at the old ones violated more a day later (decision
-    12).
+    aims at, by the violations too: a later load violates more than what is trained on. Where they cannot be told apart
+    it does: of ties looked at the old ones violated more a day later (decision 12).
     """
     steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)

@@ -1,4 +1,4 @@
-"""Which policy is taken: the cheapest that surely keeps the objective; a new one only where it is better."""
+"""Which policy is taken: the cheapest that surely keeps the objective; a new one unless it is worse."""
 
 from typing import Any
 
