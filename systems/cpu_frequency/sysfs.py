@@ -145,9 +145,10 @@ class Clock:
         if lost and self._known is not None:
             with suppress(OSError):  # a full disk
                 self._write_found(self._known)
-        with suppress(ActuatorError):  # which the next change or `restore` raises
-            if (found := self._found()) is not None:  # a killed one set these
-                self._were |= {Path(name).parent for name in found.limits}
+        if not self._were:  # at the start: a killed one may have set some that are off now
+            with suppress(ActuatorError):  # which the next change or `restore` raises
+                found = self._found()
+                self._were = {Path(name).parent for name in found.limits} if found else set()
         return ""
 
     def _remember(self, found: FoundLimits, saved: FoundLimits) -> list[str]:

@@ -12,7 +12,7 @@ from models.paired_comparison import Comparison, ComparisonRule, compare
 from models.tasks.control.judging import Played, play
 from models.tasks.control.scoring import Score, scores
 from models.tasks.control.task import ControlTask
-from models.tasks.control.training import LEAST_AIM
+from models.tasks.control.training import LEAST_AIM, aims_of
 
 EPISODES = 256
 _SEED = 104_729  # added to the run's, so that no episode of training is among them
@@ -65,7 +65,7 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
 
     after, before = played(new), played(old)
     allowed, share, share_before = task.objective.violating_share, after.violating_share, before.violating_share
-    aimed_at = max(LEAST_AIM, allowed * min(1.0, max(task.training.finetune_aims or task.training.aims)))
+    aimed_at = min(max(aims_of(task, finetuning=True)), max(LEAST_AIM, allowed))
     if share.mean() > max(allowed, share_before.mean()):
         return Choice(False, f"it violates in {share.mean():.2%} of the steps, the other in {share_before.mean():.2%}")
     if share_before.mean() > aimed_at:
@@ -74,10 +74,9 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
             return fewer
     if task.objective.maximise == "reward":
         return _unless_worse("reward", compare(before.reward, after.reward, "larger", NO_WORSE))
-    if weight := task.training.finetune_reward_weight:
-        return _unless_worse(f"cost less {weight:g} of the reward", compare(
-            before.cost - weight * before.reward, after.cost - weight * after.reward, "smaller", NO_WORSE))
-    return _unless_worse("cost", compare(before.cost, after.cost, "smaller", NO_WORSE))
+    weight = task.training.finetune_reward_weight
+    return _unless_worse(f"cost less {weight:g} of the reward" if weight else "cost", compare(
+        before.cost - weight * before.reward, after.cost - weight * after.reward, "smaller", NO_WORSE))
 
 
 def _chosen(quantity: str, found: Comparison) -> Choice:

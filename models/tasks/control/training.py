@@ -63,8 +63,7 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     Raises:
         InputError: training diverged before any weights were judged.
     """
-    written = task.training.aims if start is None else task.training.finetune_aims or task.training.aims
-    aims = tuple(max(LEAST_AIM, aim * task.objective.violating_share) for aim in written)
+    aims = aims_of(task, start is not None)
     if task.training.method == THROUGH_ENVIRONMENT:
         return _through_environment(task, environment, rounds, seed, checkpoint, progress, start, aims)
     first = _first(task, environment, seed, experience) if start is None else start
@@ -83,6 +82,12 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
         histories.append(one.history)
         stopped += [one.stopped] if one.stopped else []
     return TrainedForAims(stack(policies), aims, _history(histories), "; ".join(stopped))
+
+
+def aims_of(task: ControlTask, finetuning: bool) -> tuple[float, ...]:
+    """Shares of violating steps that policies are trained for."""
+    written = task.training.finetune_aims if finetuning and task.training.finetune_aims else task.training.aims
+    return tuple(max(LEAST_AIM, aim * task.objective.violating_share) for aim in written)
 
 
 def _first(task: ControlTask, environment: Environment, seed: int, experience: Transitions | None) -> Policy:
