@@ -30,6 +30,7 @@ BENCHMARKS: Mapping[str, str] = {
     "adaptation-scale": "benchmarks.adaptation.scale",
     "adaptation-search": "benchmarks.adaptation.search",
     "sizing": "benchmarks.adaptation.sizing",
+    "control-runs": "benchmarks.control.default_runs",
     "control-soak": "benchmarks.control.soak",
     "verification": "benchmarks.verification.published",
     "verification-campaign": "benchmarks.verification.campaign",

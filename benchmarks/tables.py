@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
+from benchmarks.control import default_runs
 from benchmarks.control.soak_tables import draw_soak, soak_conditions_line, soak_table
 from benchmarks.gates import false_promotion, later_runs, monitor
 from benchmarks.harness.markdown import fill, marked_tables
@@ -69,6 +70,7 @@ TABLES: dict[str, Source] = {
     "adaptation-metrics-conditions": Source("adaptation_metrics", pool_tables.metrics_conditions_line),
     "adaptation-scale": Source("adaptation_scale", pool_tables.scale_table),
     "adaptation-scale-conditions": Source("adaptation_scale", pool_tables.scale_conditions_line),
+    "control-runs": Source(default_runs.NAME, default_runs.runs_table),
     "control-soak": Source("control_soak", soak_table, "samples"),
     "control-soak-conditions": Source("control_soak", soak_conditions_line, "samples"),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors"), "cells"),

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.control.default_runs import workloads_of
 from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
@@ -72,12 +73,8 @@ def measure(load: str, folder: Path | None, work: Path) -> dict[str, Any]:
         (azure_load(required(folder)) if load == "azure" else made_load(OTHER_SEED)).to_parquet(telemetry)
         options += ["--telemetry", str(telemetry)]
     done = run_assay(options, home)
-    workloads = [{"workload": entry["workload"], "status": entry["status"], "verdict": entry["verdict"],
-                  "gates": len(entry["gates"]["gates"]),
-                  "passed": sum(gate["passed"] for gate in entry["gates"]["gates"]),
-                  **{name: entry["metrics"][name] for name in METRICS}} for entry in done.summary["entries"]]
     return {"pretrained": before is not None, "seconds": done.seconds, "peak_gb": done.all_processes_peak_gb,
-            "workloads": workloads}
+            "workloads": workloads_of(done, METRICS)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

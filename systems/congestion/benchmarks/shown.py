@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.control import default_runs
 from benchmarks.harness.shown import Headline, Plot, Source
 from systems.congestion.benchmarks import against_rules, for_ever, real_link_tables, several_senders
 
@@ -25,8 +26,9 @@ TABLES: dict[str, Source] = {
 }
 
 
-def headline(results: Mapping[str, Any]) -> tuple[str, str]:
-    """The policy's gain over the best rule that was tuned to the very links, by their family."""
+def headline(results: Mapping[str, Any], runs: Mapping[str, Any]) -> tuple[str, str]:
+    """The policy's gain over the best rule that was tuned to the very links, by their family;
+    verdicts of the default run."""
     gains = {}
     for place in dict.fromkeys(one["place"] for one in results["entries"]):
         here = [one for one in results["entries"] if one["place"] == place]
@@ -37,8 +39,8 @@ def headline(results: Mapping[str, Any]) -> tuple[str, str]:
     return (f"{max(gains.values()):+.0f} to {gains[worst]:+.0f} % of reward against the best rule, tuned to the very "
             f"links; ahead on {sum(gain > 0 for gain in gains.values())} of {len(gains)} kinds of links, worst on "
             f"`{worst}`",
-            "PROVED, by the network's form")
+            default_runs.verdict_of(runs, "congestion"))
 
 
-HEADLINES = (Headline("congestion", "sets the rate of a sender of packets (simulated)", ("congestion_rules",), headline,
-                      "docs/benchmarks/congestion.md"),)
+HEADLINES = (Headline("congestion", "sets the rate of a sender of packets (simulated)",
+                      ("congestion_rules", default_runs.NAME), headline, "docs/benchmarks/congestion.md"),)

@@ -11,6 +11,7 @@ from functools import partial
 from statistics import fmean, mode
 from typing import Any
 
+from benchmarks.control import default_runs
 from benchmarks.control.generic_policies import POLICY, add_seeds, measure, output_of
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
 from systems.microservices.interface import STEP_SECONDS
@@ -29,13 +30,14 @@ def _seconds(results: Mapping[str, Any], name: str) -> list[float]:
     return [STEP_SECONDS * missed / begins if begins else 0.0 for missed, begins in both]
 
 
-def headline(results: Mapping[str, Any]) -> tuple[str, str]:
-    """Of the policy and of the rule that most seeds find best: CPU, and how long an objective stays missed."""
+def headline(results: Mapping[str, Any], runs: Mapping[str, Any]) -> tuple[str, str]:
+    """Of the policy and of the rule that most seeds find best: CPU, and how long an objective stays missed; verdicts of
+    the default run."""
     rule = mode(one["best_rule"] for one in results["entries"])
     of_policy, of_rule = (
         f"{100 * fmean(_figures(results, name, 'limits')):.0f} % of the node's cores set, an objective held again "
         f"after {fmean(_seconds(results, name)):.1f} s" for name in (POLICY, rule))
-    return f"{of_policy}; the rule {rule}: {of_rule}", "PROVED, by the network's form"
+    return f"{of_policy}; the rule {rule}: {of_rule}", default_runs.verdict_of(runs, "microservices")
 
 
 def mitigation_table(results: Mapping[str, Any]) -> str:

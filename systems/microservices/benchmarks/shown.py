@@ -1,5 +1,6 @@
 """Tables of microservices' results (benchmarks/tables.py)."""
 
+from benchmarks.control import default_runs
 from benchmarks.control.generic_policies import policies_table
 from benchmarks.harness.shown import Headline, Plot, Source
 from systems.microservices.benchmarks import control, culprits, law, live
@@ -12,4 +13,5 @@ TABLES: dict[str, Source] = {
     "microservices-law": Source("microservices_law", law.law_table),
     "culprits": Source("culprits", culprits.accuracy_table), "culprits-kinds": Source("culprits", culprits.kinds_table)}
 HEADLINES = (Headline("microservices", "sets the cores of each service of an application (simulated)",
-                      ("microservices_policies",), control.headline, "docs/reference/microservices-control.md"),)
+                      ("microservices_policies", default_runs.NAME), control.headline,
+                      "docs/reference/microservices-control.md"),)

@@ -1,0 +1,93 @@
+"""The default run of each controlled system: what `assay run --task NAME` makes of the load that is shipped.
+
+    python -m benchmarks control-runs [--tasks congestion cpu_frequency ...]
+
+Each run begins with an empty state folder. Autoscaling has one of its own under three loads (autoscaling-run).
+Resumable: a task that is there for the same code is kept.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.entries import Entries, made_by
+from benchmarks.harness.machine import describe_machine, load_average, now_utc
+from benchmarks.harness.markdown import number, paragraph, table
+from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.shown import verdicts_line
+from benchmarks.pipeline.assay_run import AssayRun, run_assay
+from models.control.contract.systems import environment_names
+from models.tasks.task import load_task
+from pipelines.request import code_version
+
+NAME = "control_runs"
+OUTPUT = RESULTS / f"{NAME}.json"
+FORMAT = "assay-control-runs/1"
+METRICS = ("violating_share", "violating_share_upper", "cost_saved", "cost_saved_lower", "reward_gain",
+           "reward_gain_lower")
+
+
+def workloads_of(done: AssayRun, metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """A row a workload of a finished run: verdict, gates and gates passed, the names of those that failed, metrics."""
+    rows = []
+    for entry in done.summary["entries"]:
+        gates = entry["gates"]["gates"]
+        rows.append({"workload": entry["workload"], "status": entry["status"], "verdict": entry["verdict"],
+                     "gates": len(gates), "passed": sum(gate["passed"] for gate in gates),
+                     "failed": [gate["name"] for gate in gates if not gate["passed"]],
+                     **{name: entry["metrics"][name] for name in metrics}})
+    return rows
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
+    names = environment_names()
+    parser.add_argument("--tasks", nargs="+", choices=names, default=list(names), help="default: all of them")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs what is not there yet."""
+    code = code_version()
+    entries = Entries(options.output, FORMAT, lambda entry: entry["task"], lambda before, entry: (
+        entry["task"] not in options.tasks or made_by(code)(before, entry)))
+    entries.content |= {"machine": describe_machine(), "date": now_utc()}
+    for task in options.tasks:
+        if entries.has(task):
+            continue
+        before = load_average()
+        with tempfile.TemporaryDirectory(prefix="assay-benchmark-") as home:
+            done = run_assay(["--task", task], Path(home))
+        entries.add({"task": task, "code": code, "load_average": before, "seconds": done.seconds,
+                     "peak_gb": done.all_processes_peak_gb, "objective": load_task(task).objective.maximise,
+                     "workloads": workloads_of(done, METRICS)})
+        print(f"{task}: done in {done.seconds:.0f} s", flush=True)
+
+
+def verdict_of(results: Mapping[str, Any], task: str) -> str:
+    """How many of a task's policies are PROVED, for README's table of tasks."""
+    verdicts = [one["verdict"] for entry in results["entries"] if entry["task"] == task for one in entry["workloads"]]
+    return verdicts_line(verdicts) if verdicts else "not measured"
+
+
+def runs_table(results: Mapping[str, Any]) -> str:
+    """A row a task and workload."""
+    rows = []
+    for entry in results["entries"]:
+        for one in entry["workloads"]:
+            gain = (f"reward {one['reward_gain']:+.3f} ({one['reward_gain_lower']:+.3f})"
+                    if entry["objective"] == "reward" else
+                    f"cost {100 * one['cost_saved']:+.1f} % ({100 * one['cost_saved_lower']:+.1f})")
+            rows.append([f"`{entry['task']}`", one["workload"], one["verdict"], f"{one['passed']} of {one['gates']}",
+                         ", ".join(one["failed"]) or "-",
+                         f"{100 * one['violating_share']:.1f} ({100 * one['violating_share_upper']:.1f})", gain,
+                         number(entry["seconds"] / 60)])
+    machine, busy = results["machine"], max(entry["load_average"] for entry in results["entries"])
+    note = paragraph(
+        "Of the last part of the load. violating: share of steps, and the upper end of its interval; gained: against",
+        "the best rule tuned on the training applications, with the lower end (99 %). On",
+        f"{machine['cores']} cores of {machine['cpu_model']}"
+        f"{f', beside other work (load average up to {busy:.0f})' if busy > 1 else ''}. {results['date'][:10]}.")
+    header = ["task", "workload", "verdict", "gates passed", "failed", "violating, %", "gained", "minutes"]
+    return f"{table(header, rows, (5, 7))}\n\n{note}"

@@ -1,0 +1,47 @@
+"""The default run of each system: an empty state folder each, the verdict and the gates that failed are kept."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.control import default_runs
+from benchmarks.harness.result_file import read_results
+
+
+def done(verdict: str) -> Any:
+    class Done:
+        seconds, all_processes_peak_gb = 90.0, 1.0
+        summary = {"entries": [{"workload": "one", "status": "rejected", "verdict": verdict, "gates": {"gates": [
+            {"name": "violations", "passed": False}, {"name": "reward", "passed": True}]},
+            "metrics": dict.fromkeys(default_runs.METRICS, 0.25)}]}
+
+    return Done
+
+
+def test_a_run_a_task_in_an_empty_folder_and_what_is_there_is_kept(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run_assay(options: Sequence[str], home: Path) -> Any:
+        assert options[0] == "--task" and not list(home.iterdir())
+        ran.append(options[1])
+        return done("PROVED" if options[1] == "congestion" else "UNKNOWN")
+
+    monkeypatch.setattr(default_runs, "run_assay", run_assay)
+    options = Namespace(tasks=["congestion", "cpu_frequency"], output=tmp_path / "result.json")
+    default_runs.run(options)
+    default_runs.run(options)
+    assert ran == ["congestion", "cpu_frequency"], "what is there of the same code is kept"
+    found = read_results(tmp_path / "result.json") or {}
+    assert [default_runs.verdict_of(found, task) for task in ("congestion", "cpu_frequency", "autoscaling")] == [
+        "PROVED, 1 of 1", "PROVED, 0 of 1", "not measured"]
+    assert "| `congestion` | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | 1.50 |" in (
+        default_runs.runs_table(found))
+    assert "cost +25.0 % (+25.0) | 1.50 |" in default_runs.runs_table(found)
+    monkeypatch.setattr(default_runs, "code_version", lambda: "another")
+    default_runs.run(Namespace(tasks=["congestion"], output=tmp_path / "result.json"))
+    assert ran[2:] == ["congestion"], "and of other code is made again, but for tasks that were not asked for"
+    assert len((read_results(tmp_path / "result.json") or {})["entries"]) == 2
