@@ -1,8 +1,8 @@
 """The default run of each controlled system: what `assay run --task NAME` makes of the load that is shipped.
 
-    python -m benchmarks control-runs [--tasks congestion cpu_frequency ...]
+    python -m benchmarks control-runs [--tasks NAME ...]
 
-Each run begins with an empty state folder. Autoscaling has one of its own under three loads (autoscaling-run).
+Each run begins with an empty state folder. A system may have one of its own, under more loads.
 Resumable: a task that is there for the same code is kept.
 """
 

@@ -1,9 +1,21 @@
-"""Latency of a service of c cores with general arrivals and service, in one step of a simulator.
+"""Latency of a multi-server queue with general arrivals and service, in one step of a simulator.
 
-Mean wait of those who wait and probability of waiting by Sakasegawa (Ann. Inst. Stat. Math. 29, 1977) with the
-variability of Allen and Cunneen (Allen, 1990, section 5.2.2), W_q = v tau / (c (1 - rho)) rho^(sqrt(2 (c + 1)) - 1);
-its tail is exponential (exact for M/M/c). A step is finite: 1 - rho is never less than what diffusion fills in it.
-Wait, spread of the service and work left over, of which rarely two are large at once, add as squares.
+- Probability of a wait and its mean: Sakasegawa, "An approximation formula L_q = alpha rho^beta / (1 - rho)", Annals of
+  the Institute of Statistical Mathematics 29 (1977), with the variability factor of Allen and Cunneen (Allen,
+  "Probability, Statistics and Queueing Theory", 1990, section 5.2.2):
+  W_q = v tau / (c (1 - rho)) rho^(sqrt(2 (c + 1)) - 1), v = (c_a^2 + c_s^2) / 2.
+- Tail of the wait: exponential beyond the probability of waiting (exact for M/M/c, the heavy-traffic limit of G/G/c:
+  Koellerstroem 1974).
+- A step is finite: near and above saturation the queue does not reach its stationary length within it. 1 - rho is
+  therefore never taken below what diffusion fills in a step; what exceeds capacity is carried over as backlog.
+- Backlog: the 99th percentile of a step is that of its worst moment, not of its mean backlog. Wait in the queue, spread
+  of the service and backlog, of which rarely two are large at once, are combined as the root of the sum of squares,
+  which fits single requests (their sum is 10 to 40 percent too long).
+
+docs/benchmarks/autoscaling-physics.md compares it with a discrete-event simulation.
+
+Symbols, all (N,) float32: arrival rate (1/s), cores or servers c > 0 (need not be whole), service time tau (s) of one
+of them, c_a^2 and c_s^2 squared coefficients of variation of the times between arrivals and of service (log-normal).
 """
 
 import torch
@@ -34,16 +46,38 @@ def latency_quantiles(rate: Tensor, cores: Tensor, service_s: Tensor, arrival_cv
 
     The median leaves waits out while fewer than half of the requests wait: up to 45 % too short (one core, half busy).
     """
-    rho = (rate * service_s / cores).clamp(_LEAST_RHO, 1.0)
-    spread = 0.5 * (arrival_cv2 + service_cv2) * service_s / cores
-    wait = spread / ((1.0 - rho).square() + spread / step_s).sqrt()
-    log_waiting = ((2.0 * (cores + 1.0)).sqrt() - 1.0) * rho.log()
-    tail = wait * (log_waiting + _LN100).clamp(min=0.0)
+    found = waits(rate, cores, service_s, 0.5 * (arrival_cv2 + service_cv2), step_s)
+    p99, (wait, log_waiting) = p99_of(found, service_s, service_p99_factor(service_cv2), backlog_s), found
+    quiet = service_s * torch.exp(-0.5 * torch.log1p(service_cv2))
+    return (quiet + wait * (log_waiting + _LN2).clamp(min=0.0) + backlog_s).minimum(p99), p99
+
+
+def service_p99_factor(service_cv2: Tensor) -> Tensor:
+    """99th percentile of a log-normal service time over its mean."""
     variance = torch.log1p(service_cv2)
-    body = service_s * (torch.exp(_Z99 * variance.sqrt() - 0.5 * variance) - 1.0)
-    p99 = service_s + (tail.square() + body.square() + backlog_s.square() + 1e-12).sqrt()
-    median = service_s * torch.exp(-0.5 * variance) + wait * (log_waiting + _LN2).clamp(min=0.0) + backlog_s
-    return median.minimum(p99), p99
+    return torch.exp(_Z99 * variance.sqrt() - 0.5 * variance)
+
+
+def waits(rate: Tensor, cores: Tensor, service_s: Tensor, variability: Tensor,
+            step_s: float) -> tuple[Tensor, Tensor]:
+    """Mean wait of those who wait, s, without backlog; logarithm of the probability of waiting, which may be too small
+    for float32. variability: v."""
+    rho = (rate * service_s / cores).clamp(_LEAST_RHO, 1.0)
+    spread = variability * service_s / cores  # of the queue's work a unit of free capacity, s
+    return spread / ((1.0 - rho).square() + spread / step_s).sqrt(), ((2.0 * (cores + 1.0)).sqrt() - 1.0) * rho.log()
+
+
+def p99_of(found: tuple[Tensor, Tensor], service_s: Tensor, p99_factor: Tensor, backlog_s: Tensor) -> Tensor:
+    """99th percentile of wait and service together, s.
+
+    Args:
+        found: of `waits`.
+        p99_factor: `service_p99_factor`.
+        backlog_s: 99th percentile over the step of the time in which the backlog would be worked off.
+    """
+    wait, log_waiting = found
+    tail, body = wait * (log_waiting + _LN100).clamp(min=0.0), service_s * (p99_factor - 1.0)
+    return service_s + (tail.square() + body.square() + backlog_s.square() + 1e-12).sqrt()
 
 
 def latency_within_quota(rate: Tensor, cores: Tensor, limit: Tensor, stolen: Tensor, service_s: Tensor,

@@ -22,9 +22,9 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
+from models.control.simulation.queueing import waits
 from systems.autoscaling.benchmarks.discrete_event import Array, Queues, simulate
 from systems.autoscaling.interface import STEP_SECONDS
-from systems.autoscaling.simulator import queueing
 from systems.autoscaling.simulator.applications import Applications
 from systems.autoscaling.simulator.episodes import Episodes
 from systems.autoscaling.simulator.simulator import Autoscaling, Physics
@@ -120,7 +120,8 @@ def by_environment(queues: Queues) -> Answer:
             limit=nothing + 1, replicas=servers, ready=servers, backlog=column(queues.backlog))
         after, outcome = environment.step(state, torch.stack([nothing + 1, state.memory, servers], dim=1))
         variability = 0.5 * (applications.arrival_cv2 + applications.service_cv2)
-        wait = queueing.mean_wait(rate, servers, service_s, variability, STEP_SECONDS)
+        of_those_who_wait, log_waiting = waits(rate, servers, service_s, variability, STEP_SECONDS)
+        wait = of_those_who_wait * log_waiting.exp()
     return Answer(*(values.numpy().astype(np.float64) for values in (
         outcome.measures["p99_ms"] / 1e3, wait, 1.0 - after.latest.served)))
 

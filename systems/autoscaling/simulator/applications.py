@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.control.simulation.queueing import QUOTA_PERIOD_S
-from systems.autoscaling.simulator.queueing import service_p99_factor
+from models.control.simulation.queueing import QUOTA_PERIOD_S, service_p99_factor
 
 TOTAL, HELD_OUT = 1000, 200
 _BURST_PERIODS = (0.1, 0.7)  # of a segment: what was fitted to recorded servers

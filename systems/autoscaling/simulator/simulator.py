@@ -4,7 +4,7 @@ State, action and reward are those of Table 5.1 and section 5.2.2 of the thesis:
 r = alpha SP |R| + (1 - alpha) sum of RU over R = {CPU, memory}. What is observed is interface.py; what makes it hard
 are switches (`Physics`): replicas serve after their start-up, metrics are late and noisy, neighbours take capacity.
 
-A step of 15 s: targets are clipped; replicas start or stop; requests queue for the servers (queueing.py); what exceeds
+A step of 15 s: targets are clipped; replicas start or stop; requests queue for the servers; what exceeds
 capacity waits (backlog) until it times out; memory pressure slows down and, above the limit, kills replicas.
 
 Symbols: N applications; tensors (N,) float32 unless stated.
@@ -22,6 +22,7 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control, Feature, Signal, rounded_up
+from models.control.simulation.queueing import p99_of, waits
 from models.control.simulation.tensors import TENSORS
 from systems.autoscaling import equations as law
 from systems.autoscaling.interface import (
@@ -32,7 +33,6 @@ from systems.autoscaling.interface import (
     STEP_SECONDS,
 )
 from systems.autoscaling.observer import MEANS, PEAK_S, RAISED
-from systems.autoscaling.simulator import queueing
 from systems.autoscaling.simulator.applications import Applications, generate, numbers_of
 from systems.autoscaling.simulator.arrivals import made_traces, split_traces
 from systems.autoscaling.simulator.episodes import SCENARIOS, Episodes, draw_episodes
@@ -87,7 +87,7 @@ class Constants(NamedTuple):
 
     Attributes:
         variability: mean of the squared coefficients of variation of arrivals and of service.
-        p99_factor: `queueing.service_p99_factor`.
+        p99_factor: `service_p99_factor`.
         delays: (_STARTING, N) which share of new replicas serves after how many steps: the nearest two whole numbers.
         unlimited: cores that a replica makes of as many as it can use, without a limit.
     """
@@ -317,9 +317,9 @@ class Autoscaling:
         (recorded_law.py).
         """
         spread, factor = constants.variability, constants.p99_factor
-        slow = queueing.p99_latency(rate, servers, service, spread, factor, backlog_s, STEP_SECONDS)
-        fast = queueing.p99_latency(rate, serving * constants.unlimited, unlimited_service, spread, factor,
-                                    torch.zeros(()), STEP_SECONDS)
+        slow = p99_of(waits(rate, servers, service, spread, STEP_SECONDS), service, factor, backlog_s)
+        fast = p99_of(waits(rate, serving * constants.unlimited, unlimited_service, spread, STEP_SECONDS),
+                      unlimited_service, factor, torch.zeros(()))
         return fast.maximum(slow - a.burst_s)
 
     def _replicas(self, state: State, replicas: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """The grey-box twin: the environment's queueing law with parameters fitted to a recorded server.
 
-simulator.py composes the law (queueing.py) for one interval; here it is composed in the same way for a recorded point,
+simulator.py composes the law for one interval; here it is composed in the same way for a recorded point,
 which was a constant load on an idle deployment: `begin_s` seconds of it before the measurement of `seconds`. The 99th
 percentile of latency is fitted by least squares of its logarithm, together with the CPU time of a request, which is
 measured directly.
@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.control.simulation.queueing import QUOTA_PERIOD_S
-from systems.autoscaling.simulator import queueing
+from models.control.simulation.queueing import QUOTA_PERIOD_S, p99_of, service_p99_factor, waits
 
 Array = NDArray[np.float64]
 
@@ -111,7 +110,7 @@ def predict_p99_ms(parameters: LawParameters, points: Points, *, own_cpu: bool =
     cpu_s = torch.from_numpy(points.cpu_ms if own_cpu else np.full(len(points), parameters.cpu_ms)) / 1000.0
     cores = quota.minimum(workers)
     variability = torch.full_like(rate, 0.5 * (1.0 + parameters.cv2))  # arrivals were Poisson
-    factor = queueing.service_p99_factor(torch.full_like(rate, parameters.cv2))
+    factor = service_p99_factor(torch.full_like(rate, parameters.cv2))
 
     def composed(allowed: torch.Tensor) -> torch.Tensor:
         """99th percentile with that many cores an instance, s; as in simulator.py."""
@@ -122,7 +121,7 @@ def predict_p99_ms(parameters: LawParameters, points: Points, *, own_cpu: bool =
         first, last = (growth * after for after in (points.begin_s, points.begin_s + points.seconds))
         longest = (0.99 * last + 0.01 * first).clamp(max=points.timeout_s)
         step_s = points.begin_s + points.seconds
-        return queueing.p99_latency(rate, servers, service, variability, factor, longest, step_s)
+        return p99_of(waits(rate, servers, service, variability, step_s), service, factor, longest)
 
     p99 = composed(cores)
     if parameters.burst_periods > 0:

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,20 +29,22 @@ def test_a_run_a_task_in_an_empty_folder_and_what_is_there_is_kept(
     def run_assay(options: Sequence[str], home: Path) -> Any:
         assert options[0] == "--task" and not list(home.iterdir())
         ran.append(options[1])
-        return done("PROVED" if options[1] == "congestion" else "UNKNOWN")
+        return done("PROVED" if options[1] == "sender" else "UNKNOWN")
 
     monkeypatch.setattr(default_runs, "run_assay", run_assay)
-    options = Namespace(tasks=["congestion", "cpu_frequency"], output=tmp_path / "result.json")
+    monkeypatch.setattr(default_runs, "load_task", lambda name: SimpleNamespace(objective=SimpleNamespace(
+        maximise="reward" if name == "sender" else "saving")))
+    options = Namespace(tasks=["sender", "clock"], output=tmp_path / "result.json")
     default_runs.run(options)
     default_runs.run(options)
-    assert ran == ["congestion", "cpu_frequency"], "what is there of the same code is kept"
+    assert ran == ["sender", "clock"], "what is there of the same code is kept"
     found = read_results(tmp_path / "result.json") or {}
-    assert [default_runs.verdict_of(found, task) for task in ("congestion", "cpu_frequency", "autoscaling")] == [
+    assert [default_runs.verdict_of(found, task) for task in ("sender", "clock", "another")] == [
         "PROVED, 1 of 1", "PROVED, 0 of 1", "not measured"]
-    assert "| `congestion` | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | 1.50 |" in (
+    assert "| `sender` | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | 1.50 |" in (
         default_runs.runs_table(found))
     assert "cost +25.0 % (+25.0) | 1.50 |" in default_runs.runs_table(found)
     monkeypatch.setattr(default_runs, "code_version", lambda: "another")
-    default_runs.run(Namespace(tasks=["congestion"], output=tmp_path / "result.json"))
-    assert ran[2:] == ["congestion"], "and of other code is made again, but for tasks that were not asked for"
+    default_runs.run(Namespace(tasks=["sender"], output=tmp_path / "result.json"))
+    assert ran[2:] == ["sender"], "and of other code is made again, but for tasks that were not asked for"
     assert len((read_results(tmp_path / "result.json") or {})["entries"]) == 2
