@@ -10,7 +10,7 @@ import torch
 
 from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
-from models.control.contract.setting import Setting
+from models.control.contract.setting import Setting, filled
 from models.control.contract.signals import Control
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.congestion.equations import THROUGHPUT
@@ -45,7 +45,7 @@ class CongestionSystem(Congestion):
         """See `ControlledSystem.twin`: the bandwidth is replayed from some moment on, first rates and noise differ."""
         bandwidth = np.clip(telemetry["bandwidth_mbps"].to_numpy(dtype=np.float64) * MBPS, 1.0, MOST_PPS)
         recorded = recorded_load(bandwidth, telemetry, "bandwidth")
-        known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
+        known = {name: float(value) for name, value in filled(settings, SETTINGS).items()}
         controls = tuple(replace(one, low=low, high=high) for one in CONTROLS
                          for low, high in [limits.get(one.name, (one.low, one.high))])
         return _OneLink(recorded, known, controls, self.agents)
@@ -55,7 +55,7 @@ class CongestionSystem(Congestion):
         """See guarantee.py."""
         from systems.congestion.guarantee import guarantees
 
-        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS})
+        return guarantees(properties, filled(settings, SETTINGS))
 
 
 class _OneLink(Congestion):

@@ -11,7 +11,7 @@ import torch
 from feature_store.errors import InputError
 from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
-from models.control.contract.setting import Setting
+from models.control.contract.setting import Setting, filled
 from models.control.contract.signals import Control
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.cpu_frequency.interface import CONTROLS
@@ -53,7 +53,7 @@ class CpuFrequencySystem(CpuFrequency):
         are those of randomised services."""
         rate = np.clip(telemetry["rate_rps"].to_numpy(dtype=np.float64), 2.0**-4, 2.0**20)
         load = recorded_load(rate, telemetry, "load")
-        known = {one.name: settings.get(one.name, one.default) for one in SETTINGS}
+        known = filled(settings, SETTINGS)
         (processor,) = (one for one in PROCESSORS if one.name == known["processor"])
         if float(known["cores"]) > processor.cores:
             raise InputError(f"cores: expected at most {processor.cores} of {processor.name}, got {known['cores']}")
@@ -70,7 +70,7 @@ class CpuFrequencySystem(CpuFrequency):
         """See guarantee.py."""
         from systems.cpu_frequency.guarantee import guarantees
 
-        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS}, limits)
+        return guarantees(properties, filled(settings, SETTINGS), limits)
 
 
 class _OneService(CpuFrequency):

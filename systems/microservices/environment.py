@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feature_store.errors import InputError
 from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
-from models.control.contract.setting import Setting
+from models.control.contract.setting import Setting, filled
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.microservices.applications import Load
-from systems.microservices.interface import MOST_CORES
+from systems.microservices.guarantee import LIMITS
 from systems.microservices.rules import RULES
 from systems.microservices.simulator import Microservices
 
@@ -47,21 +46,14 @@ class MicroservicesSystem(Microservices):
         """
         rate = np.clip(telemetry["rate_rps"].to_numpy(dtype=np.float64), 2.0**-6, 2.0**16)
         load = recorded_load(rate / rate.mean(), telemetry, "load")
-        if limits:
-            raise InputError(f"limits: expected none, for a service's allotment is its limit, got {', '.join(limits)}")
-        known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
-        services, cores = int(known["services"]), known["node_cores"]
-        if not 0.25 <= cores / services <= MOST_CORES:
-            raise InputError(f"node_cores: expected 0.25 to {MOST_CORES:g} for each of {services} services, got "
-                             f"{cores:g}")
-        return _OneApplication(services, load, cores, known["busy"])
+        known = filled(settings, SETTINGS)
+        services, cores = LIMITS.of_workload(known, limits)
+        return _OneApplication(services, load, cores, float(known["busy"]))
 
     def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
                    limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
         """See guarantee.py."""
-        from systems.microservices.guarantee import guarantees
-
-        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS})
+        return LIMITS.guarantees(properties, filled(settings, SETTINGS))
 
 
 class _OneApplication(Microservices):

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from feature_store.errors import InputError
 from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
-from models.control.contract.setting import Setting
+from models.control.contract.setting import Setting, filled
 from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.shared_cluster.functions import Clusters, draw_clusters
-from systems.shared_cluster.interface import MOST_CORES
+from systems.shared_cluster.guarantee import LIMITS
 from systems.shared_cluster.rules import RULES
 from systems.shared_cluster.simulator import FUTURE, SharedCluster
 
@@ -49,21 +48,14 @@ class SharedClusterSystem(SharedCluster):
         """
         rate = np.clip(telemetry["rate_rps"].to_numpy(dtype=np.float64), 2.0**-6, 2.0**16)
         load = recorded_load(np.log(rate / rate.mean()), telemetry, "load")
-        if limits:
-            raise InputError(f"limits: expected none, for a function's allotment is its limit, got {', '.join(limits)}")
-        known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
-        functions, cores = int(known["functions"]), known["cluster_cores"]
-        if not 0.25 <= cores / functions <= MOST_CORES:
-            raise InputError(f"cluster_cores: expected 0.25 to {MOST_CORES:g} for each of {functions} functions, got "
-                             f"{cores:g}")
-        return _OneCluster(functions, load, cores, known["busy"])
+        known = filled(settings, SETTINGS)
+        functions, cores = LIMITS.of_workload(known, limits)
+        return _OneCluster(functions, load, cores, float(known["busy"]))
 
     def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
                    limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
         """See guarantee.py."""
-        from systems.shared_cluster.guarantee import guarantees
-
-        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS})
+        return LIMITS.guarantees(properties, filled(settings, SETTINGS))
 
 
 class _OneCluster(SharedCluster):

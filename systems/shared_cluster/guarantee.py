@@ -4,4 +4,3 @@ from models.control.contract.shared_limits import SharedLimits
 from systems.shared_cluster.interface import CONTROLS, STEP_SECONDS
 
 LIMITS = SharedLimits("assay-cluster-limits/1", "function", "cluster", "allotment_cores", CONTROLS[0], STEP_SECONDS)
-guarantees, check = LIMITS.guarantees, LIMITS.check

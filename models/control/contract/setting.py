@@ -49,6 +49,11 @@ class Setting:
     meaning: str = ""
 
 
+def filled(settings: Mapping[str, float | str], declared: Sequence[Setting]) -> dict[str, float | str]:
+    """All declared settings, the default of those that are not given."""
+    return {one.name: settings.get(one.name, one.default) for one in declared}
+
+
 def checked(settings: Mapping[str, Value], declared: Sequence[Setting], where: str) -> dict[str, NDArray[Any]]:
     """All declared settings as arrays, defaults filled in.
 

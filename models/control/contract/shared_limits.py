@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
 from models.control.contract.guarantee import Shipped, judged
 from models.control.contract.signals import Control
@@ -31,6 +32,7 @@ ASSUMED = ("Allotments are worked out from one look at all limits, each agent ac
            "read; a limit that an operator holds is the operator's.")
 START, WITHIN = 1.0, 1e-3  # above the whole, as a share: a start; what counts as back
 MOST_STEPS = 10_000  # a day of ten seconds and more
+LEAST_EACH = 0.25  # of the unit, of a workload
 CLEAR = 1.001  # times L that an agent has on average, at least: nearer float64 would not tell what is left above it
 
 
@@ -58,6 +60,26 @@ class SharedLimits:
     def many(self) -> str:
         """Plural, key and setting."""
         return f"{self.one}s"
+
+    def sizes(self, settings: Mapping[str, float | str]) -> tuple[int, float]:
+        """How many share how much. settings: of the workload, none left out."""
+        return int(float(settings[self.many])), float(settings[f"{self.whole}_{self.control.unit}"])
+
+    def of_workload(self, settings: Mapping[str, float | str],
+                    limits: Mapping[str, tuple[float, float]]) -> tuple[int, float]:
+        """`sizes` of a workload.
+
+        Raises:
+            InputError: limits, which are the whole's and not a workload's; too little or too much for each.
+        """
+        if limits:
+            raise InputError(f"limits: expected none, for a {self.one}'s allotment is its limit, got "
+                             + ", ".join(limits))
+        count, capacity = self.sizes(settings)
+        if not LEAST_EACH <= capacity / count <= self.control.high:
+            raise InputError(f"{self.whole}_{self.control.unit}: expected {LEAST_EACH:g} to {self.control.high:g} for "
+                             f"each of {count} {self.many}, got {capacity:g}")
+        return count, capacity
 
     def margin_of(self, properties: Sequence[Mapping[str, Any]]) -> float | None:
         """By how much a target may exceed its allotment, in every state; None: it is not proved.
@@ -92,9 +114,7 @@ class SharedLimits:
     def guarantees(self, properties: Sequence[Mapping[str, Any]],
                    settings: Mapping[str, float | str]) -> Mapping[str, Any]:
         """See `GuaranteedSystem.guarantees`. settings: of the workload, none left out."""
-        unit = self.control.unit
-        began, count = time.monotonic(), int(float(settings[self.many]))
-        capacity = float(settings[f"{self.whole}_{unit}"])
+        unit, began, (count, capacity) = self.control.unit, time.monotonic(), self.sizes(settings)
         one: dict[str, Any] = {
             "change": count, "change_unit": "", "status": "UNKNOWN", "statement": "", "bound": None,
             "bound_unit": unit, "steps": None, "growth": None, "leaves": 0, "seconds": 0.0,

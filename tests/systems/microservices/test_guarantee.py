@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from systems.microservices.environment import SETTINGS
-from systems.microservices.guarantee import LIMITS, check, guarantees
+from systems.microservices.guarantee import LIMITS
 
 PROPERTIES = yaml.safe_load((Path(__file__).parents[3] / "systems/microservices/microservices.yaml").read_text())[
     "specification"]["properties"]
@@ -13,16 +13,16 @@ WITHOUT = [one for one in PROPERTIES if one.get("order", {}).get("upper") != "al
 
 
 def test_it_says_of_how_many_services_and_cores() -> None:
-    found = guarantees(PROPERTIES, {one.name: one.default for one in SETTINGS})
+    found = LIMITS.guarantees(PROPERTIES, {one.name: one.default for one in SETTINGS})
     (one,) = found["found"]
     assert one["status"] == "PROVED" and 48.0 < one["bound"] < 48.02
     assert "12 services" in one["statement"] and "a node of 48, for ever" in one["statement"]
-    assert check(found["shipped"].content, PROPERTIES).accepted
-    reason = check(found["shipped"].content, WITHOUT).reason
+    assert LIMITS.check(found["shipped"].content, PROPERTIES).accepted
+    reason = LIMITS.check(found["shipped"].content, WITHOUT).reason
     assert "target_cores must be proved to be at most allotment_cores" in reason
 
 
 def test_without_the_property_nothing_is_said() -> None:
-    (one,) = guarantees(WITHOUT, {one.name: one.default for one in SETTINGS})["found"]
+    (one,) = LIMITS.guarantees(WITHOUT, {one.name: one.default for one in SETTINGS})["found"]
     assert one["status"] == "UNKNOWN" and one["bound"] is None
     assert LIMITS.margin_of(PROPERTIES) == 0.001

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
+from feature_store.errors import InputError
 from models.control.contract.derived_signals import NUMBERS, allotment
-from systems.shared_cluster.environment import SETTINGS
-from systems.shared_cluster.guarantee import LIMITS, check, guarantees
+from systems.shared_cluster.environment import ENVIRONMENT, SETTINGS
+from systems.shared_cluster.guarantee import LIMITS
 from systems.shared_cluster.interface import LEAST_CORES
 
 PROPERTIES = yaml.safe_load((Path(__file__).parents[3] / "systems/shared_cluster/shared_cluster.yaml").read_text())[
@@ -20,7 +22,7 @@ ORDER: dict[str, Any] = {"upper": "allotment_cores", "lower": "target_cores"}
 
 
 def found_of(properties: Any = PROPERTIES, **changed: float) -> dict[str, Any]:
-    return dict(guarantees(properties, {one.name: one.default for one in SETTINGS} | changed))
+    return dict(LIMITS.guarantees(properties, {one.name: one.default for one in SETTINGS} | changed))
 
 
 @pytest.mark.parametrize(("functions", "cores"), [(2, 8.0), (12, 48.0), (30, 9.0), (200, 40.0)])
@@ -61,14 +63,14 @@ def test_only_a_bound_that_holds_in_every_state_counts() -> None:
     assert LIMITS.margin_of(others) is None
     assert LIMITS.margin_of([*others, {"order": {**ORDER, "margin": -0.5}}, {"order": ORDER}]) == 0.0
     reason = found_of(others)["found"][0]["reason"]
-    assert reason and "must be proved" in check(found_of()["shipped"].content, others).reason
+    assert reason and "must be proved" in LIMITS.check(found_of()["shipped"].content, others).reason
 
 
 def test_a_cluster_of_hardly_more_than_the_least_limits_is_refused_and_not_waited_for() -> None:
     cores = 1e6 * LEAST_CORES * (1.0 + 1e-12)
     content = json.dumps({"format": LIMITS.form, "functions": 1_000_000, "cores": cores}).encode()
-    assert "clearly more than 0.0625 cores" in check(content, [{"order": ORDER}]).reason
-    assert "clearly more than 0.0625 cores" in check(content, [{"order": {**ORDER, "margin": -MARGIN}}]).reason
+    assert "clearly more than 0.0625 cores" in LIMITS.check(content, [{"order": ORDER}]).reason
+    assert "clearly more than 0.0625 cores" in LIMITS.check(content, [{"order": {**ORDER, "margin": -MARGIN}}]).reason
 
 
 @pytest.mark.parametrize(("change", "reason"), [
@@ -77,7 +79,22 @@ def test_a_cluster_of_hardly_more_than_the_least_limits_is_refused_and_not_waite
     ({"margin": 0}, "must be assay-cluster"), ({"format": "x"}, "must be assay-cluster")])
 def test_a_changed_guarantee_is_refused(change: dict[str, Any], reason: str) -> None:
     content = found_of()["shipped"].content
-    assert check(content, PROPERTIES).accepted
-    found = check(json.dumps({**json.loads(content), **change}).encode(), PROPERTIES)
+    assert LIMITS.check(content, PROPERTIES).accepted
+    found = LIMITS.check(json.dumps({**json.loads(content), **change}).encode(), PROPERTIES)
     assert not found.accepted and reason in found.reason
-    assert not check(b"PK", PROPERTIES).accepted
+    assert not LIMITS.check(b"PK", PROPERTIES).accepted
+
+
+@pytest.mark.parametrize(("cores", "limits", "said"), [
+    (2.9, {}, "cluster_cores: expected 0.25 to 64 for each of 12 functions, got 2.9"),
+    (800.0, {}, "cluster_cores: expected 0.25 to 64 for each of 12 functions, got 800"),
+    (48.0, {"target_cores": (1.0, 2.0)}, "limits: expected none, for a function's allotment is its limit, got "
+                                         "target_cores")])
+def test_a_workload_that_leaves_too_little_too_much_or_limits_is_refused(
+        cores: float, limits: dict[str, tuple[float, float]], said: str) -> None:
+    load = pd.DataFrame({"window_start": pd.date_range("2026-01-01", periods=400, freq="1min", tz="UTC"),
+                         "window_s": 60.0, "rate_rps": 5.0})
+    with pytest.raises(InputError) as raised:
+        ENVIRONMENT.twin(load, {"cluster_cores": cores}, limits)
+    assert str(raised.value) == said
+    assert ENVIRONMENT.twin(load, {"cluster_cores": 3.0}, {}).agents == 12
