@@ -12,9 +12,6 @@ Resumable: a way that is there for the same code, runs and machine is kept.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,12 +20,12 @@ from typing import Any
 
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
-from benchmarks.harness.machine import describe_machine, device_name, load_average, now_utc, without_paths
+from benchmarks.harness.machine import describe_machine, device_name, load_average, now_utc
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from benchmarks.harness.svg import svg
+from systems.autoscaling.benchmarks.interpreters import add_peers_python, measured_by
 
-ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = RESULTS / "autoscaling_speed.json"
 FORMAT = "assay-autoscaling-speed/1"
 SIZES = (1, 8, 64, 512, 2048, 8192, 32768)
@@ -59,21 +56,9 @@ def measure_way(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """{"rows": ...}, or {"missing": reason}."""
     way = WAYS[name]
     python = options.peers_python if way.by_peers else Path(sys.executable)
-    if way.by_peers:
-        try:
-            probe = subprocess.run([python, "-c", "import stable_baselines3"], capture_output=True, text=True,
-                                   check=False)
-        except OSError as error:
-            return {"missing": without_paths(str(error))}
-        if probe.returncode:
-            return {"missing": without_paths(probe.stderr.strip().split("\n")[-1])}
     sizes = way.sizes if options.device == "cpu" else ON_GPU
     arguments = [options.device, name, str(options.seconds), str(options.runs), *map(str, sizes)]
-    done = subprocess.run([python, "-m", "systems.autoscaling.benchmarks.speed_child", *arguments], capture_output=True,
-                          text=True, check=False, cwd=ROOT)
-    if done.returncode:
-        return {"missing": without_paths(done.stderr.strip().split("\n")[-1])}
-    return {"rows": json.loads(done.stdout.strip().split("\n")[-1])}
+    return measured_by(python, "systems.autoscaling.benchmarks.speed_child", arguments, "rows")
 
 
 def speed_table(results: Mapping[str, Any]) -> str:
@@ -137,8 +122,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=RUNS, help="of which the median counts")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of CPU time, of each run")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where it is stepped")
-    parser.add_argument("--peers-python", type=Path, default=Path(os.environ.get("PEERS_PYTHON", sys.executable)),
-                        help="interpreter that has Stable-Baselines3; default: this one")
+    add_peers_python(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -15,11 +15,8 @@ Resumable: a way and seed that is there for the same code and rule is kept, if i
 """
 
 import argparse
-import json
 import math
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -29,11 +26,11 @@ from typing import Any
 
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
-from benchmarks.harness.machine import describe_machine, device_name, load_average, now_utc, without_paths
+from benchmarks.harness.machine import describe_machine, device_name, load_average, now_utc
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from systems.autoscaling.benchmarks.interpreters import add_peers_python, measured_by
 
-ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = RESULTS / "autoscaling_training.json"
 FORMAT = "assay-autoscaling-training/1"
 MEASURING_SEED = 8_800_000  # of the episodes on which rules and policies are measured
@@ -80,15 +77,7 @@ def measure(way: str, seed: int, goal: float, options: argparse.Namespace) -> di
     """{"curve": ...}, or {"missing": reason}."""
     python = options.peers_python if WAYS[way].by_peers else Path(sys.executable)
     arguments = [way, str(seed), str(options.seconds), str(goal), options.device]
-    try:
-        done = subprocess.run([python, "-m", "systems.autoscaling.benchmarks.time_to_reward_child", *arguments],
-                              capture_output=True, text=True, check=False, cwd=ROOT)
-    except OSError as error:
-        return {"missing": without_paths(str(error))}
-    if done.returncode:
-        last = done.stderr.strip().split("\n")[-1]
-        return {"missing": without_paths(last) or f"ended with code {done.returncode}"}
-    return {"curve": json.loads(done.stdout.strip().split("\n")[-1])}
+    return measured_by(python, "systems.autoscaling.benchmarks.time_to_reward_child", arguments, "curve")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -99,8 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where it is trained")
     parser.add_argument("--processes", type=int, default=1, help="at work at once")
-    parser.add_argument("--peers-python", type=Path, default=Path(os.environ.get("PEERS_PYTHON", sys.executable)),
-                        help="interpreter that has Stable-Baselines3; default: the variable PEERS_PYTHON, or this one")
+    add_peers_python(parser)
 
 
 def run(options: argparse.Namespace) -> None:
