@@ -1,8 +1,9 @@
 """The stages of a learned policy, as a pure state machine (thesis, Algorithm 5.1).
 
-    INITIALIZED -> OFFLINE (with bootstrapping) -> ONLINE -> SERVING -> ONLINE ...      any -> INITIALIZED: withdrawn
+    INITIALIZED -> OFFLINE (with bootstrapping) -> ONLINE -> SERVING -> ONLINE ...
 
 `advance` takes a state and what happened, and returns the next state and, where the stage changed, the transition.
+`EDGES` has the edges back to INITIALIZED too, for a policy that is withdrawn: the ledger takes them (serving/moves.py).
 While the stage is not SERVING the fallback acts (section 5.3.3); a policy's rewards then come from its training
 episodes: on the twin, or in production where an operator lets it act for an episode.
 
@@ -111,16 +112,6 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Withdrawn:
-    """A policy is taken back: by a person, because its proof is gone, or because another one takes its place."""
-
-    reason: str
-
-
-Happening = EpisodeEnded | Started | Withdrawn
-
-
-@dataclass(frozen=True)
 class State:
     """Where a policy stands.
 
@@ -163,7 +154,7 @@ class Transition:
     reason: str
 
 
-def advance(state: State, happening: Happening, profile: Profile) -> tuple[State, Transition | None]:
+def advance(state: State, happening: EpisodeEnded | Started, profile: Profile) -> tuple[State, Transition | None]:
     """The next state, and the transition where the stage changed (Algorithm 5.1, one pass of its loop)."""
     match happening:
         case Started():
@@ -171,10 +162,6 @@ def advance(state: State, happening: Happening, profile: Profile) -> tuple[State
                 return state, None
             after = Stage.OFFLINE if profile.bootstrap else Stage.ONLINE
             return _moved(state, after, "bootstrapping" if profile.bootstrap else "without bootstrapping")
-        case Withdrawn(reason):
-            if state.stage is Stage.INITIALIZED:
-                return state, None
-            return _moved(state, Stage.INITIALIZED, f"withdrawn: {reason}")
         case EpisodeEnded():
             return _decided(_counted(state, happening, profile), profile)
 

@@ -1,15 +1,14 @@
-"""Follows policies through their lifecycle from the trajectory log: live, and again from the log, with the same code.
+"""Follows a policy through its lifecycle by the steps of the trajectory log.
 
-    log record -> EpisodeEnded, Started, Withdrawn -> lifecycle.advance -> state, transitions
+    step of the log -> EpisodeEnded -> lifecycle.advance -> state
 
-A controller appends a record to the log first, then gives it to `Tracks.record`, then calls `save`: whatever is killed
-in between, replaying the log gives the state. No torch: serving/ runs it.
+The states that `save` writes go on where they ended. No torch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,8 @@ import orjson
 
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
-from models.control.training.lifecycle import (
-    EpisodeEnded,
-    Happening,
-    Profile,
-    Stage,
-    Started,
-    State,
-    Transition,
-    Withdrawn,
-    advance,
-)
-from models.control.training.trajectory_log import Actor, Event, Record, Step
+from models.control.training.lifecycle import EpisodeEnded, Profile, Stage, State, advance
+from models.control.training.trajectory_log import Actor, Step
 
 
 @dataclass(frozen=True)
@@ -57,33 +46,20 @@ class Track:
     running: OpenEpisode | None = None
 
 
-def follow(track: Track, record: Record, profile: Profile) -> tuple[Track, tuple[Transition, ...]]:
-    """The track after a record of the log, and the transitions that it brought."""
-    happenings: list[Happening] = []
-    running = track.running
-    match record:
-        case Event(what="start"):
-            happenings.append(Started())
-        case Event(reason=reason):
-            happenings.append(Withdrawn(reason))
-            running = None if running is None else replace(running, reward=math.nan)  # of the policy that is gone
-        case Step():
-            if running is not None and record.episode > running.episode:
-                happenings.append(EpisodeEnded(running.episode, None, running.actor))  # it was cut short
-                running = None
-            if running is None and record.episode > track.state.last_episode:
-                running = OpenEpisode(record.episode, record.actor)
-            if running is not None and record.episode == running.episode and record.step >= running.steps:
-                running = _with_step(running, record)
-                if running.steps >= profile.steps:
-                    happenings.append(EpisodeEnded(running.episode, running.reward, running.actor))
-                    running = None
-    state, transitions = track.state, []
-    for happening in happenings:
-        state, transition = advance(state, happening, profile)
-        if transition is not None:
-            transitions.append(transition)
-    return Track(state, running), tuple(transitions)
+def follow(track: Track, step: Step, profile: Profile) -> Track:
+    """The track after a step of the log."""
+    state, running = track.state, track.running
+    if running is not None and step.episode > running.episode:
+        state, _ = advance(state, EpisodeEnded(running.episode, None, running.actor), profile)  # it was cut short
+        running = None
+    if running is None and step.episode > state.last_episode:
+        running = OpenEpisode(step.episode, step.actor)
+    if running is not None and step.episode == running.episode and step.step >= running.steps:
+        running = _with_step(running, step)
+        if running.steps >= profile.steps:
+            state, _ = advance(state, EpisodeEnded(running.episode, running.reward, running.actor), profile)
+            running = None
+    return Track(state, running)
 
 
 def _with_step(running: OpenEpisode, step: Step) -> OpenEpisode:
@@ -93,55 +69,30 @@ def _with_step(running: OpenEpisode, step: Step) -> OpenEpisode:
     return replace(running, actor=actor, steps=step.step + 1, reward=reward)
 
 
-class Tracks:
-    """The lifecycles of all applications of a log."""
+def save(path: Path, profile: Profile, tracks: Mapping[str, Track]) -> None:
+    """Writes the tracks of applications whole. Raises OSError where the disk does not take them."""
+    written = {name: {"state": asdict(track.state), "running": track.running and asdict(track.running)}
+               for name, track in tracks.items()}
+    write_file(path, orjson.dumps({"profile": asdict(profile), "tracks": written}))
 
-    def __init__(self, profile: Profile, tracks: Mapping[str, Track] | None = None) -> None:
-        self.profile = profile
-        self._tracks = dict(tracks or {})
 
-    def state(self, application: str) -> State:
-        """Where an application's policy stands."""
-        return self._tracks.get(application, Track()).state
+def load(path: Path, profile: Profile) -> dict[str, Track]:
+    """Reads what `save` wrote.
 
-    def record(self, record: Record) -> tuple[Transition, ...]:
-        """Takes in a record that is in the log; returns the transitions that it brought."""
-        track, transitions = follow(self._tracks.get(record.application, Track()), record, self.profile)
-        self._tracks[record.application] = track
-        return transitions
-
-    @classmethod
-    def replay(cls, profile: Profile, records: Iterable[Record]) -> tuple[Tracks, tuple[tuple[str, Transition], ...]]:
-        """From the beginning of a log: the same states as live, and every transition with its application."""
-        tracks, transitions = cls(profile), []
-        for record in records:
-            transitions += [(record.application, transition) for transition in tracks.record(record)]
-        return tracks, tuple(transitions)
-
-    def save(self, path: Path) -> None:
-        """Writes the states whole. Raises OSError where the disk does not take them."""
-        tracks = {name: {"state": asdict(track.state), "running": track.running and asdict(track.running)}
-                  for name, track in self._tracks.items()}
-        write_file(path, orjson.dumps({"profile": asdict(self.profile), "tracks": tracks}))
-
-    @classmethod
-    def load(cls, path: Path, profile: Profile) -> Tracks:
-        """Reads what `save` wrote.
-
-        Raises:
-            InputError: it is no such file, or was written under another profile: replay the log then.
-        """
-        try:
-            data = orjson.loads(path.read_bytes())
-            tracks = {name: _track(track) for name, track in data["tracks"].items()}
-            known = data["profile"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"lifecycle states must be readable, got {error} ({path}); replay the trajectory log"
-                             ) from error
-        if known != asdict(profile):
-            raise InputError(f"lifecycle states must be of the present profile {asdict(profile)}, got {known} ({path});"
-                             " replay the trajectory log")
-        return cls(profile, tracks)
+    Raises:
+        InputError: it is no such file, or was written under another profile.
+    """
+    try:
+        data = orjson.loads(path.read_bytes())
+        tracks = {name: _track(track) for name, track in data["tracks"].items()}
+        known = data["profile"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"lifecycle states must be readable, got {error} ({path}); remove it, and they begin anew"
+                         ) from error
+    if known != asdict(profile):
+        raise InputError(f"lifecycle states must be of the present profile {asdict(profile)}, got {known} ({path}); "
+                         "remove it, and they begin anew")
+    return tracks
 
 
 def _track(data: dict[str, Any]) -> Track:

@@ -1,10 +1,10 @@
 """What a controller did and what came of it, as an append-only log on disk: the thesis's trajectory database (5.3.1).
 
-    <folder>/steps-000001.jsonl     one header line, then one JSON line a record; the last part grows, the others never
+    <folder>/steps-000001.jsonl     one header line, then one JSON line a step; the last part grows, the others never
     <folder>/steps-000002.jsonl
 
-A record is a `Step` or an `Event` of the lifecycle. A number that is not known is null in the file and NaN in memory; a
-step's `mark` says why its reward is none: it never becomes a number later, whatever arrives.
+A record is a `Step`. A number that is not known is null in the file and NaN in memory; a step's `mark` says why its
+reward is none: it never becomes a number later, whatever arrives.
 
 Reading is lenient: a record that cannot be read, or is there twice, is lost alone and is told. A writer that was killed
 in the middle of a line leaves such a record; the next one begins a new line.
@@ -78,37 +78,6 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Event:
-    """What moves the lifecycle beside rewards: a policy was started, or withdrawn.
-
-    Attributes:
-        application: whom it concerns.
-        what: start or withdraw.
-        reason: in one phrase.
-    """
-
-    application: str
-    what: Literal["start", "withdraw"]
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if self.what not in ("start", "withdraw"):
-            raise ValueError(f"expected start or withdraw, got {self.what!r}")
-
-
-Record = Step | Event
-
-
-def mark_of(reward: float | None, is_late: bool = False) -> tuple[float, Mark]:
-    """What is recorded of a reward that came: itself, or NaN and why."""
-    if reward is None:
-        return math.nan, "missing"
-    if is_late:
-        return math.nan, "late"
-    return (reward, "measured") if math.isfinite(reward) else (math.nan, "not_a_number")
-
-
-@dataclass(frozen=True)
 class Header:
     """The first line of each part.
 
@@ -152,13 +121,8 @@ class ReadLog:
     """A log as it was read: what holds, in order, and what was lost."""
 
     header: Header
-    records: tuple[Record, ...]
+    steps: tuple[Step, ...]
     lost: tuple[Lost, ...]
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps alone."""
-        return tuple(record for record in self.records if isinstance(record, Step))
 
 
 class TrajectoryLog:
@@ -189,16 +153,15 @@ class TrajectoryLog:
         except OSError as error:
             raise InputError(f"trajectory log must be a writable folder, got {error.strerror} ({folder})") from error
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Writes records, in one write; they are on the disk when it returns.
+    def append(self, steps: Sequence[Step]) -> None:
+        """Writes steps, in one write; they are on the disk when it returns.
 
         Raises:
             InputError: a step has other lengths than the header, or the disk is full or cannot be written.
         """
-        for record in records:
-            if isinstance(record, Step):
-                _require_lengths(record, self._header)
-        data = b"".join(_line(record) for record in records)
+        for step in steps:
+            _require_lengths(step, self._header)
+        data = b"".join(_line(step) for step in steps)
         try:
             path = self._part()
             is_new = not path.exists()
@@ -251,7 +214,7 @@ def read_log(folder: Path) -> ReadLog:
         raise InputError(f"trajectory log must have one header, got {len(set(headers.values()))} different ones "
                          f"({folder}); keep logs of different tasks in folders of their own")
     header = next(iter(headers.values()))
-    records: list[Record] = []
+    steps: list[Step] = []
     lost: list[Lost] = []
     known: set[tuple[str, int, int]] = set()
     for part in parts:
@@ -259,17 +222,16 @@ def read_log(folder: Path) -> ReadLog:
             if not line or (number == 1 and part in headers):
                 continue
             try:
-                record = _record(line, header)
-                if isinstance(record, Step):
-                    key = (record.application, record.episode, record.step)
-                    if key in known:
-                        raise ValueError(f"step {record.step} of episode {record.episode} of {record.application} is "
-                                         "there already")
-                    known.add(key)
-                records.append(record)
+                step = _step(line, header)
+                key = (step.application, step.episode, step.step)
+                if key in known:
+                    raise ValueError(f"step {step.step} of episode {step.episode} of {step.application} is there "
+                                     "already")
+                known.add(key)
+                steps.append(step)
             except (ValueError, KeyError, TypeError) as error:
                 lost.append(Lost(part, number, _reason(error)))
-    return ReadLog(header, tuple(records), tuple(lost))
+    return ReadLog(header, tuple(steps), tuple(lost))
 
 
 def last_step(folder: Path) -> Step | None:
@@ -281,16 +243,14 @@ def last_step(folder: Path) -> Step | None:
     try:
         for part in reversed(_parts(folder)):
             header = _header(part)
+            if header is None:
+                continue
             with part.open("rb") as file:
                 file.seek(max(0, part.stat().st_size - _END_BYTES))
                 lines = file.read().split(b"\n")
             for line in reversed(lines):
-                try:
-                    record = _record(line, header) if line and header is not None else None
-                except (ValueError, KeyError, TypeError):  # a part of a line, the header
-                    continue
-                if isinstance(record, Step):
-                    return record
+                with suppress(ValueError, KeyError, TypeError):  # a part of a line, the header
+                    return _step(line, header)
     except OSError as error:
         raise InputError(f"trajectory log must be readable, got {error.strerror} ({folder})") from error
     return None
@@ -318,17 +278,15 @@ def _header(part: Path) -> Header | None:
 _NUMBERS = ("reward", "cost", "violation", "violated")
 
 
-def _line(record: Record) -> bytes:
-    fields = vars(record)
-    if fields.get("detail", ...) is None:
+def _line(step: Step) -> bytes:
+    fields = vars(step)
+    if step.detail is None:
         fields = {name: value for name, value in fields.items() if name != "detail"}
     return orjson.dumps(fields) + b"\n"  # NaN becomes null
 
 
-def _record(line: bytes, header: Header) -> Record:
+def _step(line: bytes, header: Header) -> Step:
     data: dict[str, Any] = orjson.loads(line)
-    if "what" in data:
-        return Event(**data)
     for key in ("episode", "step"):
         if type(data[key]) is not int:
             raise ValueError(f"{key}: expected a whole number, got {data[key]!r}")

@@ -20,7 +20,7 @@ import numpy as np
 
 from feature_store.errors import InputError
 from models.control.training.lifecycle import Profile, Stage, State
-from models.control.training.lifecycle_track import Track, Tracks
+from models.control.training.lifecycle_track import Track, follow, load, save
 from models.control.training.trajectory_log import Header, Step, read_log
 from models.monitoring.chances import WINDOWS, excess, level_of, share_at_least, windows
 from models.monitoring.findings import OFTEN, Before, Finding, Looked
@@ -115,16 +115,16 @@ def _reward(workload: str, watched: Watched,
     except (KeyError, TypeError):
         return (), ("reward was not looked at: the bundle has no profile; make it again",), -1
     past = watched.past / TRACKS
-    tracks = Tracks.load(past, profile) if watched.memory and past.is_file() else Tracks(
-        profile, {workload: Track(State(stage=Stage.SERVING))})
+    tracks = load(past, profile) if watched.memory and past.is_file() else {workload: Track(State(stage=Stage.SERVING))}
+    track = tracks.get(workload, Track())
     counted, number = watched.memory.get("counted"), watched.memory.get("episode", -1)
     group = (counted[0], counted[1] // profile.steps) if counted else None
     for step in new:
         if (now := (step.episode, step.step // profile.steps)) != group:
             group, number = now, number + 1
-        tracks.record(replace(step, episode=number, step=step.step % profile.steps))
-    tracks.save(watched.keep / TRACKS)
-    state = tracks.state(workload)
+        track = follow(track, replace(step, episode=number, step=step.step % profile.steps), profile)
+    save(watched.keep / TRACKS, profile, {**tracks, workload: track})
+    state = track.state
     rewards = np.array(state.rewards) / profile.steps
     limits = (f"T_serving {significant(profile.t_serving / profile.steps)}, T_var "
               f"{significant(profile.t_var / profile.steps)}, a step")

@@ -97,7 +97,7 @@ def read_shadow(folder: Path, task: str, workload: str) -> ShadowLog:
         raise InputError(f"log must be of the task {task}, got one of {read.header.task} ({folder})")
     steps = [step for step in read.steps if step.application == workload and step.detail is not None]
     if not steps:
-        raise InputError(f"log must have a step of {workload}, got none of {len(read.records)} records ({folder})")
+        raise InputError(f"log must have a step of {workload}, got none of {len(read.steps)} steps ({folder})")
     if any(not (step.detail or {}).get("shadow") for step in steps):
         raise InputError(f"log must be of a shadow, got one of a controller that acted ({folder}); run `assay control "
                          "--shadow`, or name its folder (--folder)")

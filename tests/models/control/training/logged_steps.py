@@ -1,7 +1,7 @@
 """Trajectories of an environment as the log of a controller, for tests of what reads one."""
 
 from models.control.training.trajectories import OUTCOMES, Trajectories
-from models.control.training.trajectory_log import Actor, Step, mark_of
+from models.control.training.trajectory_log import Actor, Step
 
 
 def to_steps(trajectories: Trajectories, actor: Actor) -> list[Step]:
@@ -13,7 +13,6 @@ def to_steps(trajectories: Trajectories, actor: Actor) -> list[Step]:
         for row, (name, episode) in enumerate(zip(trajectories.application, trajectories.episode, strict=True)):
             if taken[row][step]:
                 at = {key: values[row][step] for key, values in numbers.items()}
-                reward, mark = mark_of(at["reward"])
-                found.append(Step(name, episode, step, actor, tuple(at["observation"]), tuple(at["targets"]), reward,
-                                  at["cost"], at["violation"], at["violated"], mark))
+                found.append(Step(name, episode, step, actor, tuple(at["observation"]), tuple(at["targets"]),
+                                  at["reward"], at["cost"], at["violation"], at["violated"]))
     return found

@@ -1,8 +1,11 @@
-"""Nothing gets to SERVING but by the rewards that the profile asks for; replaying the log equals living through it."""
+"""Nothing gets to SERVING but by the rewards that the profile asks for; reading the log equals living through it."""
 
+import json
 import math
 import subprocess
 import sys
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean, pstdev
@@ -15,21 +18,20 @@ from feature_store.errors import InputError
 from models.control.training.lifecycle import (
     EDGES,
     EpisodeEnded,
-    Happening,
     Profile,
     Stage,
     Started,
     State,
     Transition,
-    Withdrawn,
     advance,
 )
-from models.control.training.lifecycle_track import Tracks
-from models.control.training.trajectory_log import Event, Header, Record, Step, TrajectoryLog, mark_of, read_log
+from models.control.training.lifecycle_track import Track, follow, load, save
+from models.control.training.trajectory_log import Header, Step, TrajectoryLog, read_log
 
 PROFILE = Profile(t_serving=10.0, t_var=1.0, t_online=5.0, largest_reward=20.0, episodes=3, steps=2, most_missing=2)
 SHORT = Profile(t_serving=10.0, t_var=1.0, t_online=5.0, largest_reward=20.0, episodes=2, steps=2, most_missing=2)
 BARE = Profile(t_serving=10.0, t_var=1.0, largest_reward=20.0, bootstrap=False, episodes=3, steps=2, most_missing=2)
+Happening = EpisodeEnded | Started
 
 
 def live(profile: Profile, happenings: list[Happening]) -> tuple[State, list[Transition]]:
@@ -83,15 +85,9 @@ def test_a_policy_whose_rewards_are_not_seen_any_more_stops_serving() -> None:
     assert live(BARE, [Started(), *episodes(11, 11, 11, None, 11, None)])[0].stage is Stage.SERVING
 
 
-def test_a_withdrawn_policy_begins_again_without_its_rewards() -> None:
-    state, transitions = live(BARE, [Started(), *episodes(11, 11, 11), Withdrawn("proof is gone"), Started(),
-                                     *episodes(11, 11, first=3)])
-    assert state.stage is Stage.ONLINE and transitions[-2].reason == "withdrawn: proof is gone"
-
-
 REWARDS = st.one_of(st.none(), st.floats(), st.floats(min_value=9.0, max_value=12.0), st.just(11.0))
 HAPPENINGS = st.lists(st.one_of(
-    st.builds(Started), st.builds(Withdrawn, st.just("why")),
+    st.builds(Started),
     st.builds(EpisodeEnded, st.integers(min_value=0, max_value=30), REWARDS, st.sampled_from(["policy", "fallback"])),
     ), max_size=60)  # fmt: skip
 
@@ -133,60 +129,75 @@ def test_every_path_to_serving_has_its_rewards(happenings: list[Happening], prof
             policy_rewards = []
 
 
-def log_records(draw: Random, count: int) -> list[Record]:
+def log_steps(draw: Random, count: int) -> list[Step]:
     """A life of two applications: mostly whole episodes of good rewards in order, and everything else now and then."""
-    found: list[Record] = [Event("a", "start"), Event("b", "start")]
+    found = list[Step]()
     latest = 0
     for _ in range(count):
         application = draw.choice("ab")
-        if draw.random() < 0.05:
-            found.append(Event(application, draw.choice(["start", "withdraw"])))  # type: ignore[arg-type]
-            continue
         latest += draw.choice([*[1] * 20, 0, 2, -1])
-        reward = draw.choice([*[5.5] * 20, 1.0, None, math.nan, math.inf, -1e308, 11.0])
+        reward = draw.choice([*[5.5] * 20, 1.0, math.nan, -1e308, 11.0])
         actor = draw.choice([*["policy"] * 20, "fallback"])
         for number in draw.choice([*[(0, 1)] * 20, (0,), (1,), (1, 0), (0, 0, 1)]):
-            value, mark = mark_of(reward)
-            found.append(Step(application, max(latest, 0), number, actor, (1.0,), (1.0,), value, mark=mark))  # type: ignore[arg-type]
+            mark = "missing" if math.isnan(reward) else "measured"
+            found.append(Step(application, max(latest, 0), number, actor, (1.0,), (1.0,), reward, mark=mark))  # type: ignore[arg-type]
+    return found
+
+
+def beginnings(draw: Random) -> dict[str, Track]:
+    return {name: Track(State(draw.choice(list(Stage)))) for name in "ab"}
+
+
+def followed(tracks: dict[str, Track], steps: Iterable[Step]) -> list[tuple[str, State]]:
+    """Whose state a step changed, and to what; the tracks are then those after the steps."""
+    found = []
+    for step in steps:
+        before = tracks[step.application].state
+        track = tracks[step.application] = follow(tracks[step.application], step, SHORT)
+        found += [(step.application, track.state)] if track.state != before else []
     return found
 
 
 @settings(deadline=None, max_examples=40)
 @given(draw=st.randoms(use_true_random=False))
-def test_replaying_the_log_gives_the_states_that_were_lived_through(tmp_path_factory: pytest.TempPathFactory,
-                                                                   draw: Random) -> None:
+def test_reading_the_log_gives_the_states_that_were_lived_through(tmp_path_factory: pytest.TempPathFactory,
+                                                                  draw: Random) -> None:
     folder = tmp_path_factory.mktemp("log")
     log = TrajectoryLog(folder / "log", Header("task", (("x", "1"),), (("y", "1"),)), part_bytes=2000)
-    tracks, lived = Tracks(SHORT), list[tuple[str, Transition]]()
-    records = log_records(draw, 50)
-    while records:
+    first = beginnings(draw)
+    tracks, lived = dict(first), list[tuple[str, State]]()
+    steps = log_steps(draw, 50)
+    while steps:
         some = draw.randint(1, 30)
-        log.append(records[:some])
-        for record in records[:some]:
-            lived += [(record.application, one) for one in tracks.record(record)]
-        records = records[some:]
-        tracks.save(folder / "states.json")  # the controller restarts
-        tracks = Tracks.load(folder / "states.json", SHORT)
-    replayed, transitions = Tracks.replay(SHORT, read_log(folder / "log").records)
-    assert list(transitions) == lived
-    assert [replayed.state(name) for name in "ab"] == [tracks.state(name) for name in "ab"]
+        log.append(steps[:some])
+        lived += followed(tracks, steps[:some])
+        steps = steps[some:]
+        save(folder / "states.json", SHORT, tracks)  # whoever follows them starts again
+        tracks = load(folder / "states.json", SHORT)
+    read = dict(first)
+    assert followed(read, read_log(folder / "log").steps) == lived
+    assert [read[name].state for name in "ab"] == [tracks[name].state for name in "ab"]
 
 
-def test_the_lives_that_are_replayed_reach_every_stage() -> None:
-    reached = {one.after for seed in range(40)
-               for _, one in Tracks.replay(SHORT, log_records(Random(seed), 50))[1]}
-    assert reached == set(Stage)
+def test_the_lives_that_are_read_reach_every_stage_that_steps_lead_to() -> None:
+    reached = {state.stage for seed in range(40)
+               for _, state in followed({name: Track(State(Stage.OFFLINE)) for name in "ab"},
+                                        log_steps(Random(seed), 50))}
+    assert reached == {Stage.OFFLINE, Stage.ONLINE, Stage.SERVING}
 
 
-def test_an_episode_that_misses_a_step_has_no_reward(tmp_path: Path) -> None:
-    def run(*numbers: int) -> Stage:
-        records: list[Record] = [Event("a", "start")]
+def test_an_episode_that_misses_a_step_has_no_reward() -> None:
+    def run(*numbers: int) -> State:
+        track = Track(State(Stage.ONLINE))
         for episode in range(4):
-            records += [Step("a", episode, number, "policy", (), (), 5.5) for number in numbers]
-        return Tracks.replay(BARE, records)[0].state("a").stage
+            for number in numbers:
+                track = follow(track, Step("a", episode, number, "policy", (), (), 5.5), BARE)
+        return track.state
 
-    assert run(0, 1) is Stage.SERVING
-    assert run(0) is run(1) is Stage.ONLINE
+    assert run(0, 1).stage is Stage.SERVING
+    assert run(0).stage is run(1).stage is Stage.ONLINE
+    assert (run(0).missing, run(0).last_episode) == (3, 2)  # cut short by the next one; the last one runs
+    assert (run(1).missing, run(1).last_episode) == (4, 3)
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -201,13 +212,29 @@ def test_a_profile_that_cannot_be_met_is_refused(changes: dict[str, float], mess
         Profile(**{"t_serving": 10.0, "t_var": 1.0, "largest_reward": 20.0, **changes})  # type: ignore[arg-type]
 
 
+def test_states_are_kept_in_a_file_whose_form_stays(tmp_path: Path) -> None:
+    running = follow(Track(State(Stage.SERVING, (5.5, 6.5), 4, 1)), Step("a", 7, 0, "policy", (), (), 2.5), PROFILE)
+    lost = follow(Track(), Step("b", 0, 1, "fallback", (), (), 2.5), PROFILE)
+    save(tmp_path / "states.json", PROFILE, {"a": running, "b": follow(lost, Step("b", 1, 1, "policy", (), (), 2.5),
+                                                                       replace(PROFILE, steps=3)), "c": Track()})
+    data = json.loads((tmp_path / "states.json").read_bytes())
+    assert data["profile"] == asdict(PROFILE)
+    assert data["tracks"] == {
+        "a": {"state": {"stage": "serving", "rewards": [5.5, 6.5], "last_episode": 4, "missing": 1},
+              "running": {"episode": 7, "actor": "policy", "steps": 1, "reward": 2.5}},
+        "b": {"state": {"stage": "initialized", "rewards": [], "last_episode": 0, "missing": 1},
+              "running": {"episode": 1, "actor": "policy", "steps": 2, "reward": None}},
+        "c": {"state": {"stage": "initialized", "rewards": [], "last_episode": -1, "missing": 0}, "running": None}}
+    assert load(tmp_path / "states.json", PROFILE)["a"] == running
+
+
 def test_states_of_another_profile_are_refused(tmp_path: Path) -> None:
-    Tracks(BARE).save(tmp_path / "states.json")
-    with pytest.raises(InputError, match="must be of the present profile"):
-        Tracks.load(tmp_path / "states.json", PROFILE)
+    save(tmp_path / "states.json", BARE, {})
+    with pytest.raises(InputError, match=r"must be of the present profile .* remove it, and they begin anew"):
+        load(tmp_path / "states.json", PROFILE)
     (tmp_path / "states.json").write_bytes((tmp_path / "states.json").read_bytes()[:30])
-    with pytest.raises(InputError, match="replay the trajectory log"):
-        Tracks.load(tmp_path / "states.json", BARE)
+    with pytest.raises(InputError, match=r"must be readable, .* remove it, and they begin anew"):
+        load(tmp_path / "states.json", BARE)
 
 
 def test_neither_torch_nor_pydantic_is_needed() -> None:

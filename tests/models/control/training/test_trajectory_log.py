@@ -10,37 +10,34 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.control.training.trajectory_log import (
-    Event,
     Header,
-    Record,
+    Mark,
     Step,
     TrajectoryLog,
     last_step,
-    mark_of,
     read_log,
 )
 
 HEADER = Header("autoscaling", (("p99_ms", "ms"), ("rate_rps", "1/s")), (("target_replicas", "count"),))
 
 
-def step(number: int, episode: int = 0, application: str = "shop", reward: float | None = 1.0) -> Step:
-    value, mark = mark_of(reward)
-    return Step(application, episode, number, "fallback", (12.5, math.nan), (3.0,), value, 2.0, 0.0, 0.0, mark)
+def step(number: int, episode: int = 0, application: str = "shop", mark: Mark = "measured") -> Step:
+    reward = 1.0 if mark == "measured" else math.nan
+    return Step(application, episode, number, "fallback", (12.5, math.nan), (3.0,), reward, 2.0, 0.0, 0.0, mark)
 
 
-def same(one: Record, other: Record) -> bool:
+def same(one: Step, other: Step) -> bool:
     return repr(one) == repr(other)  # NaN is not equal to itself
 
 
-def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
-    records: list[Record] = [Event("shop", "start"), step(0), step(1, reward=None), step(2, reward=math.nan),
-                             Event("shop", "withdraw", "proof is gone")]
+def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
+    steps = [step(0), replace(step(1), detail={"at": "now"}), step(2, mark="missing"), step(3, mark="not_a_number")]
     log = TrajectoryLog(tmp_path / "log", HEADER)
-    log.append(records[:2])
-    TrajectoryLog(tmp_path / "log", HEADER).append(records[2:])
+    log.append(steps[:2])
+    TrajectoryLog(tmp_path / "log", HEADER).append(steps[2:])
     read = read_log(tmp_path / "log")
     assert read.header == HEADER and not read.lost
-    assert all(map(same, read.records, records)) and len(read.records) == len(records)
+    assert all(map(same, read.steps, steps)) and len(read.steps) == len(steps)
 
 
 def test_the_oldest_parts_are_removed_and_never_the_newest(tmp_path: Path) -> None:
@@ -61,14 +58,15 @@ def test_the_oldest_parts_are_removed_and_never_the_newest(tmp_path: Path) -> No
 
 
 def test_a_reward_that_is_not_known_stays_marked(tmp_path: Path) -> None:
-    late = Step("shop", 0, 3, "policy", (1.0, 1.0), (1.0,), *(math.nan,) * 4, *(mark_of(7.0, is_late=True)[1],))
-    TrajectoryLog(tmp_path, HEADER).append([step(0, reward=None), step(1, reward=math.inf), late])
+    marks: tuple[Mark, ...] = ("missing", "late", "irregular", "not_a_number")
+    TrajectoryLog(tmp_path, HEADER).append([step(number, mark=mark) for number, mark in enumerate(marks)])
     read = read_log(tmp_path).steps
-    assert [one.mark for one in read] == ["missing", "not_a_number", "late"]
+    assert tuple(one.mark for one in read) == marks
     assert all(math.isnan(one.reward) for one in read)
 
 
-@pytest.mark.parametrize(("reward", "mark"), [(math.nan, "measured"), (1.0, "late"), (1.0, "missing")])
+@pytest.mark.parametrize(("reward", "mark"), [(math.nan, "measured"), (math.inf, "measured"), (1.0, "late"),
+                                              (1.0, "missing")])
 def test_a_number_that_was_not_measured_in_time_is_no_step(reward: float, mark: str) -> None:
     with pytest.raises(ValueError, match="expected a finite reward where"):
         replace(step(0), reward=reward, mark=mark)
@@ -111,7 +109,7 @@ def test_parts_are_rotated_and_a_damaged_header_costs_nothing_else(tmp_path: Pat
 
 @pytest.mark.parametrize(("text", "reason"), [
     ('{"application": "shop"}', "no field 'episode'"),
-    ('{"application":"shop","what":"promote","reason":""}', "expected start or withdraw, got 'promote'"),
+    ('{"application":"shop","what":"start","reason":""}', "no field 'episode'"),
     ('[1, 2]', "list indices must be"),
 ])
 def test_a_record_that_makes_no_sense_is_lost_and_told(tmp_path: Path, text: str, reason: str) -> None:
@@ -137,15 +135,14 @@ def test_a_log_goes_on_with_its_own_header_alone(tmp_path: Path) -> None:
         TrajectoryLog(tmp_path, HEADER).append([replace(step(1), targets=())])
 
 
-def test_the_last_step_is_found_behind_events_and_broken_lines(tmp_path: Path) -> None:
+def test_the_last_step_is_found_behind_what_is_no_step_and_broken_lines(tmp_path: Path) -> None:
     assert last_step(tmp_path) is None
     log = TrajectoryLog(tmp_path, HEADER, part_bytes=600)
     steps = [step(number) for number in range(9)]
     for one in steps:
         log.append([one])
-    log.append([Event("shop", "start")])
     with sorted(tmp_path.glob("steps-*.jsonl"))[-1].open("ab") as file:
-        file.write(b'{"application": "sh')
+        file.write(b'{"application":"shop","what":"start","reason":""}\n\n[1, 2]\n{"application": "sh')
     assert len(list(tmp_path.glob("steps-*.jsonl"))) > 1
     found = last_step(tmp_path)
     assert found is not None
