@@ -31,6 +31,7 @@ from feature_store.whole_files import sync_folder
 Mark = Literal["measured", "missing", "late", "irregular", "not_a_number"]
 Actor = Literal["policy", "fallback"]
 
+OUTCOMES = ("reward", "cost", "violation", "violated")  # fields of a step, and of the environment's `Outcome`
 FORMAT = "assay trajectories"
 PART_BYTES = 64 * 1024 * 1024  # a part of some 200,000 steps of 16 signals
 _END_BYTES = 1024 * 1024  # in which the last step stands
@@ -275,9 +276,6 @@ def _header(part: Path) -> Header | None:
         return None
 
 
-_NUMBERS = ("reward", "cost", "violation", "violated")
-
-
 def _line(step: Step) -> bytes:
     fields = vars(step)
     if step.detail is None:
@@ -293,7 +291,7 @@ def _step(line: bytes, header: Header) -> Step:
     if not isinstance(data.get("detail"), dict | None):
         raise ValueError(f"detail: expected a mapping, got {data['detail']!r}")
     vectors = {key: tuple(_number(value) for value in data[key]) for key in ("observation", "targets")}
-    step = Step(**{**data, **vectors, **{key: _number(data[key]) for key in _NUMBERS}})
+    step = Step(**{**data, **vectors, **{key: _number(data[key]) for key in OUTCOMES}})
     _require_lengths(step, header)
     return step
 

@@ -13,7 +13,7 @@ import torch
 from feature_store.errors import InputError, RefusedError
 from models.control.contract.signals import ROUNDING, rounded_up
 from models.control.policy.policy import Gates, Policy, PolicyShape
-from models.control.training.trajectories import from_log, transitions
+from models.control.training.trajectories import transitions_of_log
 from models.control.training.trajectory_log import read_log
 from serving.actuators.actuator import ActuatorError
 from serving.control.checks import Distribution
@@ -125,7 +125,7 @@ def test_the_log_is_what_training_reads(tmp_path):
     assert {one.actor for one in read.steps} == {"policy"}
     assert read.steps[3].detail["said"] == pytest.approx(keep(dict(zip(NAMES, read.steps[3].observation, strict=True))))
     assert set(read.steps[3].detail["took_s"]) == {"observe", "decide", "act"}
-    assert len(transitions(from_log(read))) == 11
+    assert len(transitions_of_log(read)) == 11
 
 
 @pytest.mark.parametrize(("age_s", "behind"), [(15.0, 0), (5.0, 1)])
