@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from models.control.adaptation.inputs import Inputs
-from models.control.adaptation.meta_learner import members
 from models.control.adaptation.through_stacks import Batch, Stack, TrainingSettings, train
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
@@ -41,7 +40,7 @@ class FineTuning:
 
 def one_each(policy: Policy, start: Sequence[int], rates: Tensor | None = None) -> Stack:
     """A stack of N policies; start: (N,) which member of `policy` each begins as; rates: see Stack."""
-    return Stack(members(policy, start), rates=rates)
+    return Stack(policy.taken(start), rates=rates)
 
 
 def fine_tune(differentiable: Environment, stack: Stack, split: str, applications: Sequence[int], inputs: InputsOf,

@@ -172,7 +172,7 @@ class MetaTraining:
         settings, everyone = self.settings, torch.arange(len(self.applications))
         seeds = len(settings.seeds)
         middle = settings.policies // 2
-        chosen = members(self.stack.policy, [s * settings.policies + middle for s in range(seeds)])
+        chosen = self.stack.policy.taken(range(middle, seeds * settings.policies, settings.policies))
         told = torch.cat([self.encoders[s](*self.stores[s].best(everyone, settings.encoder.trajectories))
                           for s in range(seeds)])
         steps = settings.training.steps
@@ -223,14 +223,3 @@ class MetaTraining:
             for mine, kept in zip((one.means, one.squares, one.steps), moments, strict=True):
                 for part, value in zip(mine, kept, strict=True):
                     part.copy_(value)
-
-
-@torch.no_grad()
-def members(policy: Policy, index: Sequence[int]) -> Policy:
-    """Some policies of a stack, in this order; one may be taken several times."""
-    taken = Policy(policy.shape, members=(len(index),))
-    taken.mean.copy_(policy.mean)
-    taken.spread.copy_(policy.spread)
-    for own, many in zip(taken.parameters(), policy.parameters(), strict=True):
-        own.copy_(many[list(index)])
-    return taken

@@ -339,18 +339,25 @@ class Policy(nn.Module):
             holds_up.append(of_safe_side[1])
         return torch.cat(holds_down, dim=-1), torch.cat(holds_up, dim=-1)
 
-    @torch.no_grad()
     def member(self, *index: int) -> "Policy":
         """One of many, as a policy of its own. Raises ValueError: not one index for each of `members`."""
+        return self._at(index)
+
+    def taken(self, index: Sequence[int]) -> "Policy":
+        """Some of (K,) policies in this order, one as often as it is named. Raises ValueError: it is one alone."""
+        return self._at((list(index),))
+
+    @torch.no_grad()
+    def _at(self, index: tuple[int | list[int], ...]) -> "Policy":
         if len(index) != len(self.members):
             raise ValueError(f"expected {len(self.members)} indices, one for each of members {self.members}, got "
                              f"{len(index)}")
-        one = Policy(self.shape)
-        one.mean.copy_(self.mean)
-        one.spread.copy_(self.spread)
-        for own, many in zip((*one.weights, *one.biases), (*self.weights, *self.biases), strict=True):
+        found = Policy(self.shape, members=tuple(self.weights[0][index].shape[:-2]))
+        found.mean.copy_(self.mean)
+        found.spread.copy_(self.spread)
+        for own, many in zip(found.parameters(), self.parameters(), strict=True):
             own.copy_(many[index])
-        return one
+        return found
 
     def save(self, path: Path) -> None:
         """Writes shape and numbers as an npz file, which appears whole."""

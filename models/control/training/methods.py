@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from models.control.training.offline import bcq, behaviour_cloning, cql, iql, of
 from models.control.training.offline.offline_run import OfflineMethod, OfflineSettings, OfflineTrained
 from models.control.training.online import ddpg, ppo, sac, td3
 from models.control.training.online.off_policy import OffPolicyLearner, OffPolicyMethod, OffPolicySettings
-from models.control.training.training_run import RunSettings, TrainedPolicy, clone, run_digest, start_from
+from models.control.training.training_run import RunSettings, TrainedPolicy, run_digest, start_from
 from models.control.training.trajectories import Transitions
 from models.training.seeds import seeded
 
@@ -105,7 +106,7 @@ class Offline:
         Raises:
             InputError: the checkpoint is of another run.
         """
-        generator, policy = seeded(seed), clone(start)
+        generator, policy = seeded(seed), deepcopy(start)
         demands.project(policy)
         actions = Actions(policy)
         return offline_run.run(self.name, self.make(actions, settings, generator), actions, experience, settings,

@@ -21,6 +21,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -171,13 +172,13 @@ class ThroughEnvironment:
             raise InputError(f"warm_up: expected 0 to {self.steps - 1} steps of an episode of {self.steps}, got "
                              f"{settings.warm_up}")
         self.checkpoint, self.started_anew = checkpoint, start is None
-        policy = self._first(shape) if start is None else stack([start.member(k) for k in range(len(seeds))])
+        policy = self._first(shape) if start is None else start.taken(range(len(seeds)))
         self.demands.project(policy)
         parameters = list(policy.parameters())
         count = len(seeds)
         self.state = _Progress(
-            policy, stack([policy.member(k) for k in range(count)]), torch.full((count,), math.inf),
-            torch.full((3, count), math.nan), self._objective(), [torch.zeros_like(one) for one in parameters],
+            policy, deepcopy(policy), torch.full((count,), math.inf), torch.full((3, count), math.nan),
+            self._objective(), [torch.zeros_like(one) for one in parameters],
             [torch.zeros_like(one) for one in parameters], [torch.zeros(()) for _ in parameters], [])
         weights = hashlib.sha256(b"".join(one.detach().cpu().numpy().tobytes() for one in policy.state_dict().values()))
         self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,

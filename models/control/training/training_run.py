@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -138,11 +139,9 @@ def plain_shape(environment: Environment, hidden: Sequence[int]) -> PolicyShape:
 
 def start_from(environment: Environment, settings: RunSettings, seed: int, start: Policy | None) -> Policy:
     """A copy of a policy that training starts from, or a new one."""
-    if start is None:
-        return new_policy(environment, plain_shape(environment, settings.hidden), seed)
-    policy = Policy(start.shape)
-    policy.load_state_dict(start.state_dict())
-    return policy
+    if start is not None:
+        return deepcopy(start)
+    return new_policy(environment, plain_shape(environment, settings.hidden), seed)
 
 
 def episode_seed(seed: int, episode: int) -> int:
@@ -188,7 +187,7 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
         InputError: the checkpoint is of another run, or no checkpoint.
     """
     history: list[Row] = []
-    best, best_score, done = clone(learner.policy), -math.inf, 0
+    best, best_score, done = deepcopy(learner.policy), -math.inf, 0
     if checkpoint is not None:
         digest = {**digest, "environment": first_steps(environment, learner.policy.current)}
     stored = None if checkpoint is None else read_checkpoint(checkpoint, digest)
@@ -217,7 +216,7 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
         history.append(row)
         score = learner.objective.score(measured.reward, measured.cost, measured.violating_share)
         if score > best_score:
-            best, best_score = clone(learner.policy), score
+            best, best_score = deepcopy(learner.policy), score
         learner.objective.adapt(measured.violating_share)
         is_due = (episode + 1) // settings.checkpoint_every > saved // settings.checkpoint_every
         if checkpoint is not None and (is_due or episode + 1 == settings.episodes):
@@ -259,13 +258,6 @@ def first_steps(environment: Environment, current: Sequence[int]) -> str:
         for part in (taken.observation, outcome.reward, outcome.cost, outcome.violated):
             means += part.double().reshape(len(part), -1).mean(0).tolist()
     return hashlib.sha256(" ".join(f"{mean:.3g}" for mean in means).encode()).hexdigest()
-
-
-def clone(policy: Policy) -> Policy:
-    """A copy whose numbers stay."""
-    copy = Policy(policy.shape, members=policy.members)
-    copy.load_state_dict(policy.state_dict())
-    return copy
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from benchmarks.harness.result_file import RESULTS
 from models.control.adaptation.exploration import Exploration
 from models.control.adaptation.fine_tuning import FineTuning, fine_tune
 from models.control.adaptation.inputs import Given, Inputs, Nothing
-from models.control.adaptation.meta_learner import MetaLearner, MetaSettings, MetaTraining, members
+from models.control.adaptation.meta_learner import MetaLearner, MetaSettings, MetaTraining
 from models.control.adaptation.side_by_side import run as run_side_by_side
 from models.control.adaptation.through_stacks import Batch, Stack, TrainingSettings
 from models.control.adaptation.through_stacks import train as train_policies
@@ -45,6 +45,7 @@ from models.control.simulation.rollout import roll_out
 from models.control.training.rollouts import random_walk
 from models.control.training.rule_tuning import Tuner
 from models.control.training.smooth_objectives import PaperReward
+from models.control.training.through_environment import stack as stacked
 from models.training.seeds import seeded
 from systems.cpu_frequency.benchmarks.adaptation_services import (
     POOL,
@@ -169,8 +170,8 @@ def generic_part(bench: Bench) -> dict[str, Any]:
     policy = trained_policies(bench, bench.trained_on)
     everywhere = bench.everywhere(acting(policy, Nothing()), policy.members[0])
     scratch = untrained(bench.environment, range(bench.seeds))
-    began = joined(members(policy, bench.starts("service") + bench.starts("pool")),
-                   members(scratch, [seed for seed in range(bench.seeds) for _ in bench.choice.targets]))
+    began = stacked([*(policy.member(start) for start in bench.starts("service") + bench.starts("pool")),
+                     *(scratch.member(seed) for seed in range(bench.seeds) for _ in bench.choice.targets)])
     curves = tuned_policies(bench, began, Nothing, lambda episode: None)
     parts = {name: [one[at * bench.seeds:(at + 1) * bench.seeds] for one in curves]
              for at, name in enumerate(("service", "pool", "from scratch"))}
@@ -184,7 +185,7 @@ def embedding_part(bench: Bench) -> dict[str, Any]:
     policy = trained_policies(bench, list(pools.values()) * bench.seeds)
     everywhere, curves = [], {}
     for at, numbers in enumerate(pools.values()):
-        learner = meta_learner(bench, members(policy, range(at, bench.seeds * len(pools), len(pools))), numbers)
+        learner = meta_learner(bench, policy.taken(range(at, bench.seeds * len(pools), len(pools))), numbers)
         known = Exploration(learner, count, 8, EPISODE)
         for episode in range(LOOKS):
             look(bench, learner, known, learner.policy, episode)
@@ -198,7 +199,7 @@ def embedding_part(bench: Bench) -> dict[str, Any]:
 def _tuned_by_embedding(bench: Bench, learner: MetaLearner) -> dict[str, Any]:
     """Fine-tuned policies that read the embedding of their own episodes so far."""
     count = len(bench.choice.targets)
-    wide = members(learner.policy, [seed for seed in range(bench.seeds) for _ in range(count)])
+    wide = learner.policy.taken([seed for seed in range(bench.seeds) for _ in range(count)])
     known = Exploration(learner, count, 8, EPISODE)
     return _curve(POLICY_JUDGED, tuned_policies(
         bench, wide, lambda: Given(known.embedding().flatten(0, 1)),
@@ -232,11 +233,7 @@ def untrained(environment: PaidFrequency, seeds: Sequence[int]) -> Policy:
     """(M,) policies that begin about as their anchor, one of each seed."""
     shape = PolicyShape(environment.signals, environment.controls, environment.features, HIDDEN_LAYERS,
                         anchors=environment.anchors)
-    policy = Policy(shape, members=(len(seeds),))
-    with torch.no_grad():
-        for member, seed in enumerate(seeds):
-            for own, one in zip(policy.parameters(), Policy(shape, seeded(seed)).parameters(), strict=True):
-                own[member] = one
+    policy = stacked([Policy(shape, seeded(seed)) for seed in seeds])
     policy.normalise(random_walk(environment, policy.current, STEPS, 0))  # of training services
     return policy
 
@@ -305,17 +302,6 @@ def acting(policy: Policy, told: Given | Inputs) -> Callable[[Tensor], Tensor]:
         return policy(rows.unflatten(0, (policy.members[0], -1))).flatten(0, 1)
 
     return act
-
-
-@torch.no_grad()
-def joined(*parts: Policy) -> Policy:
-    """Several stacks of one shape as one; features are normalised as those of the first."""
-    together = Policy(parts[0].shape, members=(sum(part.members[0] for part in parts),))
-    together.mean.copy_(parts[0].mean)
-    together.spread.copy_(parts[0].spread)
-    for own, many in zip(together.parameters(), zip(*(part.parameters() for part in parts), strict=True), strict=True):
-        own.copy_(torch.cat(many))
-    return together
 
 
 def _listed(rewards: Numbers) -> list[list[float]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -27,7 +28,7 @@ from models.control.training.actions import Actions
 from models.control.training.monotone import Demands, NoDemands
 from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
 from models.control.training.replay_buffer import Batch, ReplayBuffer
-from models.control.training.training_run import State, clone, read_checkpoint, run_digest, write_checkpoint
+from models.control.training.training_run import State, read_checkpoint, run_digest, write_checkpoint
 from models.control.training.trajectories import Transitions
 from models.training.denormal_numbers import denormals_flushed
 from models.training.seeds import seeded
@@ -112,7 +113,7 @@ def run(name: str, method: OfflineMethod, actions: Actions, experience: Transiti
         generator.set_state(state["generator"])
         history = [OfflineRow(**row) for row in document["history"]]
     done = history[-1].updates if history else 0
-    good, losses = clone(actions.policy), []
+    good, losses = deepcopy(actions.policy), []
     for update in range(done + 1, settings.updates + 1):
         batch = buffer.sample(settings.batch_size, generator)
         with denormals_flushed():
@@ -125,7 +126,7 @@ def run(name: str, method: OfflineMethod, actions: Actions, experience: Transiti
             return OfflineTrained(good, tuple(history), f"training diverged before update {update}: expected a finite "
                                   f"loss and finite weights, got a loss of {loss:g}; the policy is that of update "
                                   f"{history[-1].updates if history else 0}; a smaller learning rate may help")
-        good, losses = clone(actions.policy), []
+        good, losses = deepcopy(actions.policy), []
         history.append(OfflineRow(update, loss))
         if checkpoint is not None:
             document = {"digest": digest, "history": [vars(row) for row in history]}

@@ -35,7 +35,7 @@ from models.control.training.actions import Actions, action_of
 from models.control.training.critics import Critics, Learned
 from models.control.training.online.off_policy import OffPolicySettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import State, clone
+from models.control.training.training_run import State
 
 
 class DdpgSettings(OffPolicySettings):
@@ -69,7 +69,7 @@ class Ddpg:
 
     def __init__(self, policy: Policy, settings: DdpgSettings, generator: torch.Generator) -> None:
         self._settings = settings
-        self.actor, actor_target = Actions(policy), clone(policy)
+        self.actor, actor_target = Actions(policy), deepcopy(policy)
         self._slow_actor = Actions(actor_target)
         self.policy = Learned(policy, actor_target)
         critic = Critics(len(policy.mean), self.actor.count, (settings.critic_hidden,) * 2, 1, generator)

@@ -36,7 +36,6 @@ from models.control.adaptation.exploration import Exploration
 from models.control.adaptation.fine_tuning import FineTuning, fine_tune, one_each
 from models.control.adaptation.inputs import Forecast, Given, Inputs, Joined, Nothing
 from models.control.adaptation.load_forecast import allocation_table
-from models.control.adaptation.meta_learner import members
 from models.control.adaptation.side_by_side import Ran
 from models.control.adaptation.side_by_side import run as run_side_by_side
 from models.control.adaptation.through_stacks import TrainingSettings
@@ -131,7 +130,7 @@ Method = Callable[[Autoscaling, Plan, int], tuple[Policy, Told]]
 
 def _at_each_rate(policy: Policy) -> Policy:
     """(S,) -> (S R,), those of a seed next to each other."""
-    return members(policy, [seed for seed in range(policy.members[0]) for _ in RATES])
+    return policy.taken([seed for seed in range(policy.members[0]) for _ in RATES])
 
 
 def _meta(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:

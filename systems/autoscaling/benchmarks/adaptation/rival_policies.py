@@ -26,6 +26,7 @@ from models.control.adaptation.widening import widened
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.training.rollouts import random_walk
 from models.control.training.smooth_objectives import CostAndViolations, PaperReward, SmoothObjective
+from models.control.training.through_environment import stack as stacked
 from systems.autoscaling.simulator.applications import numbers_of
 from systems.autoscaling.simulator.simulator import Autoscaling
 
@@ -112,12 +113,7 @@ def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool
     shape = PolicyShape(environment.signals, environment.controls, environment.features, hidden,
                         anchors=environment.anchors).with_inputs(inputs.names, inputs.reach)
     each = max(1, len(plan.targets))
-    policy = Policy(shape, members=(plan.policies,))
-    with torch.no_grad():
-        for s, seed in enumerate(plan.seeds):
-            first = Policy(shape, torch.Generator().manual_seed(seed))
-            for own, one in zip(policy.parameters(), first.parameters(), strict=True):
-                own[s * each:(s + 1) * each] = one
+    policy = stacked([Policy(shape, torch.Generator().manual_seed(seed)) for seed in plan.seeds for _ in range(each)])
     normalise(environment, policy, inputs)
     return policy
 

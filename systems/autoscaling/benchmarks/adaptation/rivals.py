@@ -29,7 +29,6 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from models.control.adaptation.inputs import Coming, Hidden, Nothing, Window
-from models.control.adaptation.meta_learner import members
 from models.control.adaptation.side_by_side import run as run_side_by_side
 from models.control.adaptation.through_stacks import load_state, save_state
 from models.control.policy.policy import Policy
@@ -93,13 +92,12 @@ def _tuned(start: Callable[[Autoscaling, Plan], Policy] | None, sources: Sequenc
     """Fine-tuned from `start`, or from what is trained here, on one source where there is one."""
     def build(environment: Autoscaling, plan: Plan, begin: Callable[[], Beginning]) -> tuple[Rival, Plan]:
         few = replace(plan, seeds=plan.seeds[:plan.tuned_seeds])
-        rows = range(few.policies)
         if start is not None:
             policy = start(environment, few)
         elif sources:
             policy = trained(environment, few.with_budget(2.0), Nothing(), sources=sources[:len(few.seeds)])
         else:
-            policy = members(begin().policy, rows)
+            policy = begin().policy.taken(range(few.policies))
         # multipliers of a generic policy: a target is one of the mean over applications, not of each
         multipliers = begin().objective.state()["multipliers"][:few.policies]
         each = fine_tuned(environment, few, policy, Nothing(), HELD_OUT, multipliers)

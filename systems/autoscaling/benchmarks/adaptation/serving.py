@@ -23,6 +23,7 @@ Resumable: a run that is there for the same code and options is kept.
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +40,6 @@ from benchmarks.harness.result_file import RESULTS
 from models.control.adaptation.exploration import Exploration
 from models.control.adaptation.fine_tuning import FineTuning, fine_tune, one_each
 from models.control.adaptation.inputs import Given, Inputs, Nothing
-from models.control.adaptation.meta_learner import members
 from models.control.adaptation.side_by_side import Ran
 from models.control.adaptation.side_by_side import run as run_side_by_side
 from models.control.adaptation.through_stacks import Stack, TrainingSettings
@@ -160,8 +160,8 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
     stack = one_each(learner.policy, starts)
     objective = repeated_objective(begin.objective, len(applications))
     before = _before(environment, stack, known, every, objective)
-    frozen, told_before = members(stack.policy, range(len(every))), known.embedding().flatten(0, 1)
-    generic = members(trained(environment, plan, Nothing(), begin=begin), starts)
+    frozen, told_before = deepcopy(stack.policy), known.embedding().flatten(0, 1)
+    generic = trained(environment, plan, Nothing(), begin=begin).taken(starts)
     best = one_each(stack.policy, range(len(every)))
     updated = _copy(known)
 
@@ -258,10 +258,8 @@ def _of(ran: Ran, shape: tuple[int, int, int]) -> Ran:
 
 
 def _copy(known: Exploration) -> Exploration:
-    import copy
-
-    twin = copy.copy(known)
-    twin.store = copy.deepcopy(known.store)
+    twin = copy(known)
+    twin.store = deepcopy(known.store)
     return twin
 
 

@@ -216,8 +216,21 @@ def test_many_policies_are_those_alone():
     torch.testing.assert_close(apart, together)
 
 
+def test_some_are_taken_in_the_order_that_is_asked_for():
+    many = policy_of(shape(), members=(3,))
+    x = observations(shape(), 20, 11).float()
+    for index in (range(2, -1, -2), [1, 1, 0]):
+        some = many.taken(index)
+        assert some.members == (len(index),)
+        for place, k in enumerate(index):
+            assert torch.equal(some.member(place)(x), many.member(k)(x))
+    assert not torch.equal(many.member(0)(x), many.member(1)(x))
+
+
 def test_a_single_policy_has_no_members_to_take():
     many = policy_of(shape(), members=(2,))
+    with pytest.raises(ValueError, match=r"0 indices, one for each of members .*, got 1"):
+        many.member(0).taken([0])
     for policy, index in ((many.member(0), (0,)), (many, ()), (many, (0, 0))):
         with pytest.raises(ValueError, match=f"one for each of members .*, got {len(index)}"):
             policy.member(*index)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import clone, new_policy, plain_shape
+from models.control.training.training_run import new_policy, plain_shape
 from tests.models.control.training.pond import Pond
 
 ROUNDING = 2e-5  # float32, a few updates of Adam
@@ -71,8 +71,7 @@ class Reference:
 
     def __init__(self, **networks: tuple[Any, float]) -> None:
         for name, (network, rate) in networks.items():
-            copy = clone(network) if isinstance(network, Policy) else deepcopy(network)
-            slow = clone(network) if isinstance(network, Policy) else deepcopy(network)
+            copy, slow = deepcopy(network), deepcopy(network)
             setattr(self, name, copy)
             setattr(self, f"slow_{name}", slow.requires_grad_(False))
             setattr(self, f"{name}_adam", torch.optim.Adam(copy.parameters(), rate))

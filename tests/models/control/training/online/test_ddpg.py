@@ -9,7 +9,7 @@ from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.online.ddpg import TABLE_3_3, Ddpg, DdpgSettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import clone, new_policy, plain_shape
+from models.control.training.training_run import new_policy, plain_shape
 from tests.models.control.training.pond import Pond
 
 ROUNDING = 2e-5  # float32, ten updates of Adam
@@ -39,8 +39,8 @@ def test_an_update_is_equations_3_2_and_3_3() -> None:
     settings, generator = DdpgSettings(hidden=(8,), critic_hidden=8), torch.Generator().manual_seed(0)
     policy = new_policy(Pond(), plain_shape(Pond(), (8,)), 0)
     method = Ddpg(policy, settings, generator)
-    actor, critic = clone(policy), plain_critic(method.critic)
-    slow_actor, slow_critic = clone(actor), deepcopy(critic)
+    actor, critic = deepcopy(policy), plain_critic(method.critic)
+    slow_actor, slow_critic = deepcopy(actor), deepcopy(critic)
     of_actor, of_critic = (torch.optim.Adam(part.parameters(), rate) for part, rate in ((actor, 3e-4), (critic, 3e-3)))
 
     def value(network: nn.Sequential, features: Tensor, action: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from models.control.training.online.ddpg import Ddpg
 from models.control.training.online.off_policy import OffPolicyLearner
 from models.control.training.online.sac import Sac
 from models.control.training.online.td3 import Td3
-from models.control.training.training_run import Row, TrainedPolicy, clone, evaluate, new_policy, plain_shape
+from models.control.training.training_run import Row, TrainedPolicy, evaluate, new_policy, plain_shape
 from models.control.training.trajectories import collect, transitions
 from tests.models.control.training.pond import Poisoned, Pond
 
@@ -150,7 +151,7 @@ def test_a_checkpoint_of_another_environment_start_or_experience_is_refused(tmp_
     start = new_policy(Pond(), plain_shape(Pond(), (16,)), 5)
     method("ddpg").train(Pond(), wanted, 0, path, start=start, experience=known)
     other = replace(known, reward=known.reward + 1.0)
-    elsewhere = clone(start)
+    elsewhere = deepcopy(start)
     elsewhere.shape = replace(start.shape, anchors={"target_room": Anchor({"backlog": 1.0})})
     for differs, environment, begins, seen in (
             ("environment", BetterPaid(), start, known), ("start", Pond(), elsewhere, known),
@@ -176,7 +177,7 @@ def test_violations_are_held_at_the_target_where_cost_is_minimised() -> None:
 def test_critics_learn_from_the_experience_of_others_before_the_actor_moves(name: str, made: Any) -> None:
     start, generator = new_policy(Pond(), plain_shape(Pond(), (16,)), 5), torch.Generator().manual_seed(0)
     known = transitions(collect(Pond(), lambda observation, _: observation[:, :2].clone(), "train", 40, 10, 1))
-    wanted, policy = settings(name, actor_from=20, first_update=64), clone(start)
+    wanted, policy = settings(name, actor_from=20, first_update=64), deepcopy(start)
     learned = made(policy, wanted, generator)
     learner = OffPolicyLearner(Pond(), wanted, policy, learned, generator, 0, known)
     critic = learned.critic.weights[0].clone()

@@ -11,7 +11,6 @@ from models.control.training.online.ppo import PpoLearner, PpoSettings
 from models.control.training.online.sac import Sac, SacSettings
 from models.control.training.online.td3 import Td3, Td3Settings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import clone
 from tests.models.control.training.plain_updates import (
     ACTOR_RATE,
     CONTROLS,
@@ -40,7 +39,7 @@ from tests.models.control.training.pond import Pond
 @pytest.mark.parametrize("moves_actor", [True, False])
 def test_td3_is_algorithm_1_of_its_paper(moves_actor: bool) -> None:
     policy = wide_policy()
-    start = clone(policy)
+    start = deepcopy(policy)
     method = Td3(policy, Td3Settings(**RATES), torch.Generator().manual_seed(0))
     reference, updates = Reference(actor=(policy, ACTOR_RATE), critic=(method.critic, CRITIC_RATE)), 0
 
@@ -115,7 +114,7 @@ def test_ppo_clips_the_ratio_of_normalised_advantages() -> None:
     settings = PpoSettings(epochs=2, minibatches=4, clip=0.05, rate=CRITIC_RATE, entropy=0.03, value_hidden=8)
     policy, generator = wide_policy(), torch.Generator().manual_seed(0)
     learner = PpoLearner(Pond(), settings, policy, generator, 0)
-    known_policy, log_spread = clone(policy), nn.Parameter(learner._log_spread.detach().clone())
+    known_policy, log_spread = deepcopy(policy), nn.Parameter(learner._log_spread.detach().clone())
     value, order_of = deepcopy(learner._value), torch.Generator()
     of_actor = torch.optim.Adam([*known_policy.parameters(), log_spread], CRITIC_RATE)
     of_value = torch.optim.Adam(value.parameters(), CRITIC_RATE)
