@@ -3,7 +3,7 @@
 Symbols: K members, B batch, i inputs, o outputs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -58,7 +58,7 @@ class Learned:
     """
 
     def __init__(self, module: nn.Module, target: nn.Module | None = None) -> None:
-        self.module, self.target = module, target
+        self.target = target
         self.adam = Adam(module.parameters())
         if target is not None:
             target.load_state_dict(module.state_dict())
@@ -76,18 +76,36 @@ class Learned:
 
     def state(self, name: str) -> dict[str, Tensor]:
         """All numbers, under names that begin with `name`."""
-        groups: dict[str, Iterable[Tensor]] = {
-            "parameter": self.adam.parameters, "mean": self.adam.means, "square": self.adam.squares,
-            "step": self.adam.steps, "target": [] if self.target is None else self.target.parameters()}
-        return {f"{name}.{group}.{number}": tensor.detach().clone() for group, tensors in groups.items()
-                for number, tensor in enumerate(tensors)}
+        return {key: tensor.detach().clone() for key, tensor in self._named(name).items()}
 
     @torch.no_grad()
     def restore(self, name: str, state: dict[str, Tensor]) -> None:
         """Takes what `state` gave."""
+        for key, tensor in self._named(name).items():
+            tensor.copy_(state[key])
+
+    def _named(self, name: str) -> dict[str, Tensor]:
         groups: dict[str, Iterable[Tensor]] = {
             "parameter": self.adam.parameters, "mean": self.adam.means, "square": self.adam.squares,
             "step": self.adam.steps, "target": [] if self.target is None else self.target.parameters()}
-        for group, tensors in groups.items():
-            for number, tensor in enumerate(tensors):
-                tensor.copy_(state[f"{name}.{group}.{number}"])
+        return {f"{name}.{group}.{number}": tensor for group, tensors in groups.items()
+                for number, tensor in enumerate(tensors)}
+
+
+class Learning:
+    """A method that learns several things.
+
+    Attributes:
+        learned: by their names in a checkpoint.
+    """
+
+    learned: Mapping[str, Learned]
+
+    def state(self) -> dict[str, Tensor]:
+        """All numbers that go on."""
+        return {key: value for name, one in self.learned.items() for key, value in one.state(name).items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Takes what `state` gave."""
+        for name, one in self.learned.items():
+            one.restore(name, state)

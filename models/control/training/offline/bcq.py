@@ -22,10 +22,9 @@ from torch import Tensor
 
 from feature_store.written.fields import PositiveWholeNumber
 from models.control.training.actions import Actions
-from models.control.training.critics import Critics, Learned, Networks
+from models.control.training.critics import Critics, Learned, Learning, Networks
 from models.control.training.offline.offline_run import OfflineSettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import State
 
 _LOG_SPREAD = (-4.0, 15.0)  # of the encoder, as in the paper's code
 _LATENT = 0.5  # generated latents are cut to [-0.5, 0.5], as in the paper's code
@@ -46,7 +45,7 @@ class BcqSettings(OfflineSettings):
         description="Of each of two hidden layers of the autoencoder")
 
 
-class Bcq:
+class Bcq(Learning):
     """An `OfflineMethod`."""
 
     def __init__(self, actions: Actions, settings: BcqSettings, generator: torch.Generator) -> None:
@@ -58,7 +57,7 @@ class Bcq:
         self._shift = Networks(features + count, narrow, count, 1, generator)
         self._critic = Critics(features, count, narrow, 2, generator)
         self._slow_shift, self._slow_critic = deepcopy(self._shift), deepcopy(self._critic)
-        self._learned = {
+        self.learned = {
             "encoder": Learned(self._encoder), "decoder": Learned(self._decoder),
             "shift": Learned(self._shift, self._slow_shift), "critic": Learned(self._critic, self._slow_critic),
             "actor": Learned(actions.policy)}
@@ -73,15 +72,15 @@ class Bcq:
             soft = settings.pessimism * values.amin(dim=0) + (1.0 - settings.pessimism) * values.amax(dim=0)
             target = worth + settings.discount * soft.reshape(-1, settings.generated).amax(dim=1)
         loss = (self._critic.values(batch.features, batch.action) - target).square().mean()
-        self._learned["critic"].step(loss, settings.critic_rate)
+        self.learned["critic"].step(loss, settings.critic_rate)
         with torch.no_grad():
             decoded = self._decoded(batch.features, generator)
         value = self._critic.values(batch.features, self._shifted(batch.features, decoded, self._shift))[0]
-        self._learned["shift"].step(-value.mean(), settings.critic_rate)
+        self.learned["shift"].step(-value.mean(), settings.critic_rate)
         for name in ("critic", "shift"):
-            self._learned[name].follow(settings.target_share)
+            self.learned[name].follow(settings.target_share)
         imitation = (self._actions.wished(batch.features) - self.chosen(batch.features, generator)).square().mean()
-        self._learned["actor"].step(imitation, settings.actor_rate)
+        self.learned["actor"].step(imitation, settings.actor_rate)
         return loss.detach()
 
     @torch.no_grad()
@@ -100,7 +99,7 @@ class Bcq:
         again = self._decoder(torch.cat([batch.features, mean + log_spread.exp() * noise], dim=1))[0]
         divergence = -0.5 * (1.0 + 2.0 * log_spread - mean.square() - (2.0 * log_spread).exp()).mean()
         loss = (again - batch.action).square().mean() + _DIVERGENCE * divergence
-        both = [self._learned[name].adam for name in ("encoder", "decoder")]
+        both = [self.learned[name].adam for name in ("encoder", "decoder")]
         gradients = torch.autograd.grad(loss, [part for adam in both for part in adam.parameters])
         own = len(both[0].parameters)
         both[0].apply(gradients[:own], self._settings.critic_rate)
@@ -117,12 +116,3 @@ class Bcq:
 
     def _generated(self, features: Tensor, network: Networks, generator: torch.Generator) -> Tensor:
         return self._shifted(features, self._decoded(features, generator), network)
-
-    def state(self) -> State:
-        """See `OfflineMethod`."""
-        return {name: value for part, learned in self._learned.items() for name, value in learned.state(part).items()}
-
-    def restore(self, state: State) -> None:
-        """See `OfflineMethod`."""
-        for name, learned in self._learned.items():
-            learned.restore(name, state)

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber
 from models.control.training.actions import Actions
-from models.control.training.critics import Critics, Learned, Networks
+from models.control.training.critics import Critics, Learned, Learning, Networks
 from models.control.training.offline.offline_run import OfflineSettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import State
 
 _LARGEST_WEIGHT = 100.0  # the paper's code
 
@@ -32,7 +31,7 @@ class IqlSettings(OfflineSettings):
     sharpness: PositiveNumber = Field(default=3.0, description="Of the preference for what was better; beta")
 
 
-class Iql:
+class Iql(Learning):
     """An `OfflineMethod`."""
 
     def __init__(self, actions: Actions, settings: IqlSettings, generator: torch.Generator) -> None:
@@ -41,8 +40,8 @@ class Iql:
         self._value = Networks(features, hidden, 1, 1, generator)
         self._critic = Critics(features, actions.count, hidden, 2, generator)
         self._slow_critic = deepcopy(self._critic)
-        self._learned = {"value": Learned(self._value), "critic": Learned(self._critic, self._slow_critic),
-                         "actor": Learned(actions.policy)}
+        self.learned = {"value": Learned(self._value), "critic": Learned(self._critic, self._slow_critic),
+                        "actor": Learned(actions.policy)}
 
     def update(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
         """See `OfflineMethod`: equations 5, 6 and 7 of the paper."""
@@ -51,25 +50,16 @@ class Iql:
             known = self._slow_critic.values(batch.features, batch.action).amin(dim=0)
         value = self._value(batch.features)[0, :, 0]
         advantage = known - value.detach()
-        self._learned["value"].step(expectile_loss(known - value, settings.expectile), settings.critic_rate)
+        self.learned["value"].step(expectile_loss(known - value, settings.expectile), settings.critic_rate)
         weight = (settings.sharpness * advantage).exp().clamp(max=_LARGEST_WEIGHT)
         distance = (self._actions.wished(batch.features) - batch.action).square().sum(dim=1)
-        self._learned["actor"].step((weight * distance).mean(), settings.actor_rate)
+        self.learned["actor"].step((weight * distance).mean(), settings.actor_rate)
         with torch.no_grad():
             target = worth + settings.discount * self._value(batch.following)[0, :, 0]
         loss = (self._critic.values(batch.features, batch.action) - target).square().mean()
-        self._learned["critic"].step(loss, settings.critic_rate)
-        self._learned["critic"].follow(settings.target_share)
+        self.learned["critic"].step(loss, settings.critic_rate)
+        self.learned["critic"].follow(settings.target_share)
         return loss.detach()
-
-    def state(self) -> State:
-        """See `OfflineMethod`."""
-        return {name: value for part, learned in self._learned.items() for name, value in learned.state(part).items()}
-
-    def restore(self, state: State) -> None:
-        """See `OfflineMethod`."""
-        for name, learned in self._learned.items():
-            learned.restore(name, state)
 
 
 def expectile_loss(difference: Tensor, expectile: float) -> Tensor:

@@ -32,7 +32,7 @@ from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, Wh
 from feature_store.written.model import ListOf
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions, action_of
-from models.control.training.critics import Critics, Learned
+from models.control.training.critics import Critics, Learned, Learning
 from models.control.training.online.off_policy import OffPolicySettings
 from models.control.training.replay_buffer import Batch
 from models.control.training.training_run import State
@@ -64,7 +64,7 @@ class DdpgSettings(OffPolicySettings):
 TABLE_3_3 = DdpgSettings(buffer_size=100_000, discount=0.9, target_share=2e-3)
 
 
-class Ddpg:
+class Ddpg(Learning):
     """An `OffPolicyMethod`."""
 
     def __init__(self, policy: Policy, settings: DdpgSettings, generator: torch.Generator) -> None:
@@ -75,6 +75,7 @@ class Ddpg:
         critic = Critics(len(policy.mean), self.actor.count, (settings.critic_hidden,) * 2, 1, generator)
         self.critic, self._slow_critic = critic, deepcopy(critic)
         self.critics = Learned(critic, self._slow_critic)
+        self.learned = {"actor": self.policy, "critic": self.critics}
         self._noise = torch.zeros(0)
         self._exploration = torch.tensor(settings.exploration)
 
@@ -108,10 +109,9 @@ class Ddpg:
 
     def state(self) -> State:
         """See `OffPolicyMethod`; an episode's noise begins with it."""
-        return {**self.policy.state("actor"), **self.critics.state("critic"), "exploration": self._exploration}
+        return {**super().state(), "exploration": self._exploration}
 
     def restore(self, state: State) -> None:
         """See `OffPolicyMethod`."""
-        self.policy.restore("actor", state)
-        self.critics.restore("critic", state)
+        super().restore(state)
         self._exploration = state["exploration"]

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from feature_store.written.fields import PositiveNumber
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
-from models.control.training.critics import Critics, Learned, Networks
+from models.control.training.critics import Critics, Learned, Learning, Networks
 from models.control.training.online.off_policy import OffPolicySettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import State
 
 _LOG_SPREAD = (-5.0, 0.0)  # bounds; the paper's code has -20 and 2, for actions before Tanh
 _ENTROPY_OF_ONE = 0.5 * math.log(2.0 * math.pi * math.e)
@@ -41,7 +40,7 @@ class SacSettings(OffPolicySettings):
         default=0.15, description="Standard deviation of each action that the temperature aims at")
 
 
-class Sac:
+class Sac(Learning):
     """An `OffPolicyMethod`."""
 
     def __init__(self, policy: Policy, settings: SacSettings, generator: torch.Generator) -> None:
@@ -58,6 +57,8 @@ class Sac:
         self.critics = Learned(self.critic, self._slow_critic)
         self._log_temperature = nn.ParameterList([nn.Parameter(torch.tensor(math.log(settings.temperature)))])
         self.temperature = Learned(self._log_temperature)
+        self.learned = {"actor": self.policy, "critic": self.critics, "spread_network": self.spread,
+                        "temperature": self.temperature}
         self._target_entropy = count * (_ENTROPY_OF_ONE + math.log(settings.target_spread))
 
     def begin_episode(self, applications: int) -> None:
@@ -98,14 +99,3 @@ class Sac:
         centre = wished.clamp(-1.0, 1.0)
         action = (centre + log_spread.exp() * noise).clamp(-1.0, 1.0)
         return action, (_ENTROPY_OF_ONE + log_spread).sum(dim=1), (wished - centre).square().mean()
-
-    def state(self) -> State:
-        """See `OffPolicyMethod`."""
-        return {**self.policy.state("actor"), **self.critics.state("critic"), **self.spread.state("spread_network"),
-                **self.temperature.state("temperature")}
-
-    def restore(self, state: State) -> None:
-        """See `OffPolicyMethod`."""
-        for learned, name in ((self.policy, "actor"), (self.critics, "critic"), (self.spread, "spread_network"),
-                              (self.temperature, "temperature")):
-            learned.restore(name, state)

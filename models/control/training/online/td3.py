@@ -14,7 +14,7 @@ from torch import Tensor
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions, action_of
-from models.control.training.critics import Critics, Learned
+from models.control.training.critics import Critics, Learned, Learning
 from models.control.training.online.off_policy import OffPolicySettings
 from models.control.training.replay_buffer import Batch
 from models.control.training.training_run import State
@@ -33,7 +33,7 @@ class Td3Settings(OffPolicySettings):
     actor_every: PositiveWholeNumber = Field(default=2, description="Critic updates to one of the actor")
 
 
-class Td3:
+class Td3(Learning):
     """An `OffPolicyMethod`."""
 
     def __init__(self, policy: Policy, settings: Td3Settings, generator: torch.Generator) -> None:
@@ -44,6 +44,7 @@ class Td3:
         self.critic = Critics(len(policy.mean), self.actor.count, (settings.critic_hidden,) * 2, 2, generator)
         self._slow_critic = deepcopy(self.critic)
         self.critics = Learned(self.critic, self._slow_critic)
+        self.learned = {"actor": self.policy, "critic": self.critics}
         self._updates = 0
 
     def begin_episode(self, applications: int) -> None:
@@ -88,10 +89,9 @@ class Td3:
 
     def state(self) -> State:
         """See `OffPolicyMethod`."""
-        return {**self.policy.state("actor"), **self.critics.state("critic"), "updates": torch.tensor(self._updates)}
+        return {**super().state(), "updates": torch.tensor(self._updates)}
 
     def restore(self, state: State) -> None:
         """See `OffPolicyMethod`."""
-        self.policy.restore("actor", state)
-        self.critics.restore("critic", state)
+        super().restore(state)
         self._updates = int(state["updates"])
