@@ -35,15 +35,19 @@ class Exploration:
         self.store = TrajectoryStore.empty(self._members * applications, kept, steps // encoder.stride,
                                             learner.recorder.numbers)
 
-    def embedding(self, most: int | None = None) -> Tensor:
-        """(K, A, e) of the `most` best trajectories so far, by default as many as in training."""
+    def embedding(self) -> Tensor:
+        """(K, A, e) of the best trajectories so far, as many as in training."""
         rows = torch.arange(self._members * self._applications)
-        records, there = self.store.best(rows, self._most if most is None else most)
+        records, there = self.store.best(rows, self._most)
         shape = (self._members, self._applications)
         return self.learner.embed(records.unflatten(0, shape), there.unflatten(0, shape))
 
+    def told(self) -> Given:
+        """The embedding (K A, e), as one episode of every application by every policy is told it."""
+        return Given(self.embedding().flatten(0, 1))
+
     def add(self, found: Ran) -> None:
-        """One more episode of every application by every policy, with its records."""
+        """One more episode of every application by every policy, (K, A) or (K A, 1), with its records."""
         if found.records is None:
             raise ValueError("expected a run that was recorded")
         self.store.add(torch.arange(self._members * self._applications), found.records.flatten(0, 1),
@@ -57,6 +61,6 @@ def explore(environment: Environment, learner: MetaLearner, split: str, applicat
     rows = member_rows(1, learner.policy.members[0], len(applications))
     for episode in range(episodes):
         drawn = environment.draw(split, len(applications), steps + 1, seed + episode, applications=list(applications))
-        known.add(run(environment, learner.policy, Given(known.embedding().flatten(0, 1)), drawn.take(rows), steps,
-                      warm_up, recorder=learner.recorder))
+        known.add(run(environment, learner.policy, known.told(), drawn.take(rows), steps, warm_up,
+                      recorder=learner.recorder))
     return known

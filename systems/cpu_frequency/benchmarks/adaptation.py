@@ -202,8 +202,7 @@ def _tuned_by_embedding(bench: Bench, learner: MetaLearner) -> dict[str, Any]:
     wide = learner.policy.taken([seed for seed in range(bench.seeds) for _ in range(count)])
     known = Exploration(learner, count, 8, EPISODE)
     return _curve(POLICY_JUDGED, tuned_policies(
-        bench, wide, lambda: Given(known.embedding().flatten(0, 1)),
-        lambda episode: look(bench, learner, known, wide, episode)))
+        bench, wide, known.told, lambda episode: look(bench, learner, known, wide, episode)))
 
 
 def rules_part(bench: Bench) -> dict[str, Any]:
@@ -264,8 +263,8 @@ def meta_learner(bench: Bench, policy: Policy, numbers: Sequence[int]) -> MetaLe
 def look(bench: Bench, learner: MetaLearner, known: Exploration, policy: Policy, episode: int) -> None:
     """One more episode of every unseen service, by policies that are told what is known so far."""
     drawn = draw(list(bench.choice.targets) * bench.seeds, EPISODE, _LOOK_SEED + episode)
-    known.add(run_side_by_side(bench.environment, policy, Given(known.embedding().flatten(0, 1)), drawn, EPISODE,
-                               WARM_UP, recorder=learner.recorder))
+    known.add(run_side_by_side(bench.environment, policy, known.told(), drawn, EPISODE, WARM_UP,
+                               recorder=learner.recorder))
 
 
 def tuned_policies(bench: Bench, policy: Policy, inputs: Callable[[], Inputs],

@@ -97,7 +97,7 @@ class Embedded:
 
     def inputs(self) -> Inputs:
         """See Told."""
-        return Given(self._known.embedding().flatten(0, 1))
+        return self._known.told()
 
     def observe(self, found: Ran) -> None:
         """See Told."""

@@ -39,7 +39,7 @@ from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from models.control.adaptation.exploration import Exploration
 from models.control.adaptation.fine_tuning import FineTuning, fine_tune, one_each
-from models.control.adaptation.inputs import Given, Inputs, Nothing
+from models.control.adaptation.inputs import Inputs, Nothing
 from models.control.adaptation.side_by_side import Ran
 from models.control.adaptation.side_by_side import run as run_side_by_side
 from models.control.adaptation.through_stacks import Stack, TrainingSettings
@@ -160,7 +160,7 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
     stack = one_each(learner.policy, starts)
     objective = repeated_objective(begin.objective, len(applications))
     before = _before(environment, stack, known, every, objective)
-    frozen, told_before = deepcopy(stack.policy), known.embedding().flatten(0, 1)
+    frozen, told_before = deepcopy(stack.policy), known.told()
     generic = trained(environment, plan, Nothing(), begin=begin).taken(starts)
     best = one_each(stack.policy, range(len(every)))
     updated = _copy(known)
@@ -172,22 +172,22 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
     recent: list[Numbers] = []
     for episode in range(episodes):
         drawn = changed(_SEED + episode)
-        served = {"AWARE": _run(environment, stack.policy, Given(known.embedding().flatten(0, 1)), drawn, learner),
-                  "embedding": _run(environment, frozen, Given(updated.embedding().flatten(0, 1)), drawn, learner),
-                  "no retraining": _run(environment, frozen, Given(told_before), drawn, learner),
+        served = {"AWARE": _run(environment, stack.policy, known.told(), drawn, learner),
+                  "embedding": _run(environment, frozen, updated.told(), drawn, learner),
+                  "no retraining": _run(environment, frozen, told_before, drawn, learner),
                   "generic": _run(environment, generic, Nothing(), drawn, learner)}
         for name, ran in served.items():
             found[name].append(_figures(ran))
         found["rule"].append(_rule(environment, drawn))
-        known.add(_of(served["AWARE"], shape))
-        updated.add(_of(served["embedding"], shape))
+        known.add(served["AWARE"])
+        updated.add(served["embedding"])
         recent = [*recent[-RECENT + 1:], served["AWARE"].reward[:, 0]]
         serving = np.mean(recent, axis=0) >= (1.0 - THRESHOLD) * before
         _retrain(environment, stack, known, every, episode, changed, serving, objective)
     _converge(environment, best, updated, every, episodes, changed, objective)
     for episode in range(episodes):
-        told = Given(updated.embedding().flatten(0, 1))
-        found["converged"].append(_figures(_run(environment, best.policy, told, changed(_SEED + episode), learner)))
+        drawn = changed(_SEED + episode)
+        found["converged"].append(_figures(_run(environment, best.policy, updated.told(), drawn, learner)))
     return {server: {figure: np.stack([one[figure] for one in rows]).reshape(-1, *shape) for figure in FIGURES}
             for server, rows in found.items()}
 
@@ -198,12 +198,11 @@ def _before(environment: Autoscaling, stack: Stack, known: Exploration, every: S
     rewards = []
     for episode in range(BEFORE):
         drawn = environment.draw("held_out", len(every), EPISODE + 1, _BEFORE_SEED + episode, applications=list(every))
-        ran = _run(environment, stack.policy, Given(known.embedding().flatten(0, 1)), drawn, known.learner)
+        ran = _run(environment, stack.policy, known.told(), drawn, known.learner)
         rewards.append(ran.reward[:, 0])
-        seeds = len(known.learner.encoders)
-        known.add(_of(ran, (seeds, 1, len(every) // seeds)))
-        fine_tune(environment.differentiable, stack, "held_out", every,
-                  lambda *_: Given(known.embedding().flatten(0, 1)), objective, _tuning(stack, 1, _BEFORE_SEED))
+        known.add(ran)
+        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: known.told(), objective,
+                  _tuning(stack, 1, _BEFORE_SEED))
     return np.asarray(np.mean(rewards[-5:], axis=0))
 
 
@@ -220,8 +219,7 @@ def _retrain(environment: Autoscaling, stack: Stack, known: Exploration, every: 
     kept = torch.from_numpy(serving)
     before = [part[kept].clone() for part in stack.policy.parameters()]
     with torch.enable_grad():
-        fine_tune(environment.differentiable, stack, "held_out", every,
-                  lambda *_: Given(known.embedding().flatten(0, 1)), objective,
+        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: known.told(), objective,
                   _tuning(stack, 1, _SEED + episode), draw=changed)
     for part, old in zip(stack.policy.parameters(), before, strict=True):
         part[kept] = old
@@ -230,7 +228,7 @@ def _retrain(environment: Autoscaling, stack: Stack, known: Exploration, every: 
 def _converge(environment: Autoscaling, best: Stack, known: Exploration, every: Sequence[int], episodes: int,
               changed: Any, objective: SmoothObjective) -> None:
     """Fine-tunes to the changed applications in other episodes, and takes the rate down in the end."""
-    told = Given(known.embedding().flatten(0, 1))
+    told = known.told()
     training = TrainingSettings(2 * episodes, EPISODE, warm_up=WARM_UP, rate=RATE, decay=True)
     fine_tune(environment.differentiable, best, "held_out", every, lambda *_: told, objective,
               FineTuning(training, 1, _CONVERGED_SEED), draw=changed)
@@ -247,14 +245,6 @@ def _figures(ran: Ran) -> dict[str, Numbers]:
 def _rule(environment: Autoscaling, drawn: Any) -> dict[str, Numbers]:
     found = roll_out(environment, make(RULE), drawn, EPISODE, WARM_UP)
     return {"reward": found.reward, "violated": found.violated, **{name: found.measures[name] for name in FIGURES[2:]}}
-
-
-def _of(ran: Ran, shape: tuple[int, int, int]) -> Ran:
-    """(N, 1) as (S, A)."""
-    seeds, each = shape[0], shape[1] * shape[2]
-    assert ran.records is not None
-    records = ran.records.reshape(seeds, each, *ran.records.shape[2:])
-    return replace(ran, reward=ran.reward.reshape(seeds, each), records=records)
 
 
 def _copy(known: Exploration) -> Exploration:
