@@ -1,8 +1,12 @@
 """Training of K policies side by side by gradients through the environment, with the encoders of their inputs.
 
 Each policy has its own weights, episodes, gradient norm and moments; nothing couples them but an encoder that several
-of them read. The rest of a stack does not change what one of them learns. All that is random is drawn from the seed and
-the number of the iteration, so that a run that goes on from a checkpoint ends with the same numbers.
+of them read. The rest of a stack does not change what one of them learns: so one is fine-tuned to each of many
+applications at once, in episodes of its own. All that is random is drawn from the seed and the number of the iteration,
+so that a run that goes on from a checkpoint ends with the same numbers.
+
+The gradients come through the environment, so they stand for a learner that knows an application's law and has only to
+see its loads; a model-free learner needs more episodes for the same.
 
 Gradients through many steps of a queue explode: an episode is cut into windows, each with a step of Adam, through whose
 ends no gradient flows; within one, what passes through the state from one step to the one before is multiplied by

@@ -32,7 +32,6 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
 from models.control.adaptation.exploration import Exploration
-from models.control.adaptation.fine_tuning import FineTuning, fine_tune
 from models.control.adaptation.inputs import Given, Inputs, Nothing
 from models.control.adaptation.meta_learner import MetaLearner, MetaSettings, MetaTraining
 from models.control.adaptation.side_by_side import run as run_side_by_side
@@ -278,6 +277,10 @@ def tuned_policies(bench: Bench, policy: Policy, inputs: Callable[[], Inputs],
     stack, curves = Stack(policy), []
     times = policy.members[0] // len(bench.choice.targets)
     every = list(bench.choice.targets) * times
+
+    def batch(iteration: int) -> Batch:
+        return Batch(draw(every, STEPS, _TUNING_SEED + iteration), inputs)
+
     for episode in range(POLICY_JUDGED[-1] + 1):
         if episode in POLICY_JUDGED:
             told = inputs()
@@ -287,8 +290,7 @@ def tuned_policies(bench: Bench, policy: Policy, inputs: Callable[[], Inputs],
         if episode < POLICY_JUDGED[-1]:
             before(episode)
             settings = TrainingSettings(episode + 1, STEPS, warm_up=WARM_UP, rate=TUNED_RATE, decay=False)
-            fine_tune(bench.environment, stack, "held_out", every, lambda *_: inputs(), PaperReward(),
-                      FineTuning(settings, 1, _TUNING_SEED), draw=lambda seed, numbers: draw(numbers, STEPS, seed))
+            train_policies(bench.environment, stack, batch, PaperReward(), settings)
     return curves
 
 

@@ -33,12 +33,11 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
 from models.control.adaptation.exploration import Exploration
-from models.control.adaptation.fine_tuning import FineTuning, fine_tune, one_each
 from models.control.adaptation.inputs import Forecast, Given, Inputs, Joined, Nothing
 from models.control.adaptation.load_forecast import allocation_table
 from models.control.adaptation.side_by_side import Ran
 from models.control.adaptation.side_by_side import run as run_side_by_side
-from models.control.adaptation.through_stacks import TrainingSettings
+from models.control.adaptation.through_stacks import Batch, Stack, TrainingSettings, train
 from models.control.adaptation.trajectories import Recorder, TrajectoryStore
 from models.control.policy.policy import Policy
 from models.control.training.smooth_objectives import SmoothObjective
@@ -238,7 +237,7 @@ def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Se
     """
     tried, count = policy.members[0], len(applications)
     rates = torch.tensor(RATES).repeat(tried // len(RATES)).repeat_interleave(count) / RATES[-1]
-    stack = one_each(policy, [start for start in range(tried) for _ in range(count)], rates)
+    stack = Stack(policy.taken([start for start in range(tried) for _ in range(count)]), rates=rates)
     every = list(applications) * tried
     plain = len(environment.features)
     recorder = Recorder(environment, policy.mean[:plain], policy.spread[:plain])
@@ -248,6 +247,11 @@ def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Se
     found: dict[str, list[Numbers]] = {"reward": [], "violated": [], "cpu_utilization": [], "memory_utilization": []}
     seconds: list[float] = []
     spent = 0.0
+
+    def batch(iteration: int) -> Batch:
+        return Batch(environment.draw("held_out", len(every), EPISODE + 1, TUNING_SEED + iteration,
+                                      applications=every), told.inputs)
+
     for episode in range(JUDGED_AT[-1] + 1):
         if episode in JUDGED_AT:
             ran = run_side_by_side(environment, stack.policy, doubled(told.inputs()), judged.take(rows), JUDGED_STEPS,
@@ -259,12 +263,10 @@ def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Se
             break
         began = time.process_time()
         if not isinstance(told, Untold):  # what is told next comes from the same episode that the gradient comes from
-            drawn = environment.draw("held_out", len(every), EPISODE + 1, TUNING_SEED + episode, applications=every)
-            told.observe(run_side_by_side(environment, stack.policy, told.inputs(), drawn, EPISODE, WARM_UP,
-                                          recorder=recorder))
+            told.observe(run_side_by_side(environment, stack.policy, told.inputs(), batch(episode).episodes, EPISODE,
+                                          WARM_UP, recorder=recorder))
         one_more = TrainingSettings(episode + 1, EPISODE, warm_up=WARM_UP, rate=RATES[-1], decay=False)
-        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: told.inputs(), objective,
-                  FineTuning(one_more, 1, TUNING_SEED))
+        train(environment.differentiable, stack, batch, objective, one_more)
         spent += time.process_time() - began
     return {figure: np.stack(values) for figure, values in found.items()}, seconds
 

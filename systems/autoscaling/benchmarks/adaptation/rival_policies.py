@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from models.control.adaptation.exploration import explore
-from models.control.adaptation.fine_tuning import FineTuning, fine_tune, one_each
 from models.control.adaptation.inputs import Given, Inputs, Nothing, Window
 from models.control.adaptation.load_forecast import Autoregression, fit_autoregression
 from models.control.adaptation.meta_learner import MetaLearner, MetaSettings, MetaTraining
@@ -217,10 +216,15 @@ def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inp
     count = len(applications)
     repeated = multipliers.repeat_interleave(count)
     objective = CostAndViolations(torch.ones_like(repeated), repeated, rate=0.0)
-    stack = one_each(policy, [k for k in range(plan.policies) for _ in range(count)])
-    settings = FineTuning(TrainingSettings(plan.tuned, EPISODE, warm_up=WARM_UP, rate=plan.tuned_rate), 2, _TUNING_SEED)
-    fine_tune(environment.differentiable, stack, "held_out", list(applications) * plan.policies, lambda *_: inputs,
-              objective, settings)
+    stack = Stack(policy.taken([k for k in range(plan.policies) for _ in range(count)]))
+    every = [number for number in applications for _ in range(2)] * plan.policies
+
+    def batch(iteration: int) -> Batch:
+        return Batch(environment.draw("held_out", len(every), EPISODE + 1, _TUNING_SEED + iteration,
+                                      applications=every), lambda: inputs)
+
+    train(environment.differentiable, stack, batch, objective,
+          TrainingSettings(plan.tuned, EPISODE, warm_up=WARM_UP, rate=plan.tuned_rate))
     return stack.policy
 
 

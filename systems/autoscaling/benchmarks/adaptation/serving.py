@@ -22,7 +22,7 @@ Resumable: a run that is there for the same code and options is kept.
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 from typing import Any
@@ -38,11 +38,10 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from models.control.adaptation.exploration import Exploration
-from models.control.adaptation.fine_tuning import FineTuning, fine_tune, one_each
 from models.control.adaptation.inputs import Inputs, Nothing
 from models.control.adaptation.side_by_side import Ran
 from models.control.adaptation.side_by_side import run as run_side_by_side
-from models.control.adaptation.through_stacks import Stack, TrainingSettings
+from models.control.adaptation.through_stacks import Batch, Stack, TrainingSettings, train
 from models.control.policy.policy import Policy
 from models.control.simulation.rollout import roll_out
 from models.control.training.smooth_objectives import SmoothObjective
@@ -157,15 +156,15 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
     learner = meta_learner(environment, plan, begin)
     known = Exploration(learner, len(applications), 8, EPISODE)
     starts = [seed for seed in range(seeds) for _ in applications]
-    stack = one_each(learner.policy, starts)
+    stack = Stack(learner.policy.taken(starts))
     objective = repeated_objective(begin.objective, len(applications))
     before = _before(environment, stack, known, every, objective)
     frozen, told_before = deepcopy(stack.policy), known.told()
     generic = trained(environment, plan, Nothing(), begin=begin).taken(starts)
-    best = one_each(stack.policy, range(len(every)))
+    best = Stack(deepcopy(stack.policy))
     updated = _copy(known)
 
-    def changed(seed: int, _: object = None) -> Episodes:
+    def changed(seed: int) -> Episodes:
         return after_change(environment, seed, every, each, seeds)
 
     found: dict[str, list[Ran | Any]] = {name: [] for name in SERVERS}
@@ -183,8 +182,8 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
         updated.add(served["embedding"])
         recent = [*recent[-RECENT + 1:], served["AWARE"].reward[:, 0]]
         serving = np.mean(recent, axis=0) >= (1.0 - THRESHOLD) * before
-        _retrain(environment, stack, known, every, episode, changed, serving, objective)
-    _converge(environment, best, updated, every, episodes, changed, objective)
+        _retrain(environment, stack, Batch(drawn, known.told), serving, objective)
+    _converge(environment, best, updated.told(), episodes, changed, objective)
     for episode in range(episodes):
         drawn = changed(_SEED + episode)
         found["converged"].append(_figures(_run(environment, best.policy, updated.told(), drawn, learner)))
@@ -196,42 +195,44 @@ def _before(environment: Autoscaling, stack: Stack, known: Exploration, every: S
             objective: SmoothObjective) -> Numbers:
     """(N,) reward of the last episodes of fine-tuning before the change."""
     rewards = []
+
+    def drawn(episode: int) -> Episodes:
+        return environment.draw("held_out", len(every), EPISODE + 1, _BEFORE_SEED + episode, applications=list(every))
+
     for episode in range(BEFORE):
-        drawn = environment.draw("held_out", len(every), EPISODE + 1, _BEFORE_SEED + episode, applications=list(every))
-        ran = _run(environment, stack.policy, known.told(), drawn, known.learner)
+        ran = _run(environment, stack.policy, known.told(), drawn(episode), known.learner)
         rewards.append(ran.reward[:, 0])
         known.add(ran)
-        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: known.told(), objective,
-                  _tuning(stack, 1, _BEFORE_SEED))
+        _descend(environment, stack, Batch(drawn(0), known.told), objective)  # every gradient is of the first one
     return np.asarray(np.mean(rewards[-5:], axis=0))
 
 
-def _tuning(stack: Stack, episodes: int, seed: int) -> FineTuning:
-    """So many more episodes, one of each application at a time."""
-    training = TrainingSettings(stack.iteration + episodes, EPISODE, warm_up=WARM_UP, rate=RATE, decay=False)
-    return FineTuning(training, 1, seed - stack.iteration)
+def _descend(environment: Autoscaling, stack: Stack, batch: Batch, objective: SmoothObjective) -> None:
+    """One more episode of gradients."""
+    settings = TrainingSettings(stack.iteration + 1, EPISODE, warm_up=WARM_UP, rate=RATE, decay=False)
+    train(environment.differentiable, stack, lambda _: batch, objective, settings)
 
 
 @torch.no_grad()
-def _retrain(environment: Autoscaling, stack: Stack, known: Exploration, every: Sequence[int], episode: int,
-             changed: Any, serving: NDArray[np.bool_], objective: SmoothObjective) -> None:
+def _retrain(environment: Autoscaling, stack: Stack, batch: Batch, serving: NDArray[np.bool_],
+             objective: SmoothObjective) -> None:
     """One episode of gradients for those that do not serve."""
     kept = torch.from_numpy(serving)
     before = [part[kept].clone() for part in stack.policy.parameters()]
     with torch.enable_grad():
-        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: known.told(), objective,
-                  _tuning(stack, 1, _SEED + episode), draw=changed)
+        _descend(environment, stack, batch, objective)
     for part, old in zip(stack.policy.parameters(), before, strict=True):
         part[kept] = old
 
 
-def _converge(environment: Autoscaling, best: Stack, known: Exploration, every: Sequence[int], episodes: int,
-              changed: Any, objective: SmoothObjective) -> None:
+def _converge(environment: Autoscaling, best: Stack, told: Inputs, episodes: int, changed: Callable[[int], Episodes],
+              objective: SmoothObjective) -> None:
     """Fine-tunes to the changed applications in other episodes, and takes the rate down in the end."""
-    told = known.told()
-    training = TrainingSettings(2 * episodes, EPISODE, warm_up=WARM_UP, rate=RATE, decay=True)
-    fine_tune(environment.differentiable, best, "held_out", every, lambda *_: told, objective,
-              FineTuning(training, 1, _CONVERGED_SEED), draw=changed)
+    def batch(iteration: int) -> Batch:
+        return Batch(changed(_CONVERGED_SEED + iteration), lambda: told)
+
+    train(environment.differentiable, best, batch, objective,
+          TrainingSettings(2 * episodes, EPISODE, warm_up=WARM_UP, rate=RATE, decay=True))
 
 
 def _run(environment: Autoscaling, policy: Policy, inputs: Inputs, drawn: Any, learner: Any) -> Ran:

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models.control.adaptation.fine_tuning import FineTuning, fine_tune, one_each, repeated
 from models.control.adaptation.inputs import Given, Nothing
 from models.control.adaptation.meta_learner import MetaSettings, MetaTraining
 from models.control.adaptation.side_by_side import run
-from models.control.adaptation.through_stacks import TrainingSettings
+from models.control.adaptation.through_stacks import Batch, Stack, TrainingSettings, train
 from models.control.adaptation.trajectory_encoder import EncoderSettings
 from models.control.adaptation.widening import widened
 from models.control.contract.environment import Outcome
@@ -34,37 +33,36 @@ def weights(policy):
 
 
 def test_fine_tuning_of_many_is_that_of_each_alone():
-    environment, tuning = small(), FineTuning(TRAIN, episodes=2, seed=5)
+    environment = small()
     policy = policies(environment, 2, Given(torch.zeros(1, 2)))
     told = torch.tensor([[0.5, -0.5], [-1.0, 1.0], [0.2, 0.3]])
-    applications, start = [13, 15, 12], [0, 1, 1]
+    applications, start = [13, 13, 15, 15, 12, 12], [0, 1, 1]
 
-    def drawn(seed, every):
-        twice = [number for number in applications for _ in range(2)]
-        joined = environment.draw("held_out", 6, 9, seed, applications=twice)
-        return joined.take(torch.tensor([row for row in range(6) if applications[row // 2] in every]))
+    def tuned(these):
+        def batch(iteration):
+            drawn = environment.draw("held_out", 6, 9, 5 + iteration, applications=applications)
+            rows = torch.tensor([2 * k + episode for k in these for episode in range(2)])
+            return Batch(drawn.take(rows), lambda: Given(told[these].repeat_interleave(2, dim=0)))
 
-    together = one_each(policy, start)
-    fine_tune(environment.differentiable, together, "held_out", applications, lambda _, n: Given(repeated(told, n)),
-              PaperReward(), tuning, draw=drawn)
-    for k, number in enumerate(applications):
-        alone = one_each(policy, [start[k]])
-        own = told[k:k + 1]
-        fine_tune(environment.differentiable, alone, "held_out", [number],
-                  lambda _, n, own=own: Given(repeated(own, n)),
-                  PaperReward(), tuning, draw=drawn)
-        for many, one in zip(weights(together.policy), weights(alone.policy), strict=True):
+        stack = Stack(policy.taken([start[k] for k in these]))
+        train(environment.differentiable, stack, batch, PaperReward(), TRAIN)
+        return weights(stack.policy)
+
+    together = tuned([0, 1, 2])
+    for k in range(3):
+        for many, one in zip(together, tuned([k]), strict=True):
             torch.testing.assert_close(many[k], one[0], rtol=0, atol=1e-5)
-    assert any((a[0] - b[0]).abs().max() > 1e-3 for a, b in zip(weights(together.policy), weights(policy), strict=True))
+    assert any((a[0] - b[0]).abs().max() > 1e-3 for a, b in zip(together, weights(policy), strict=True))
 
 
 def test_fine_tuning_saves_cost_and_keeps_the_objective():
     environment = small()
     policy = policies(environment, 1, Nothing())
-    stack = one_each(policy, [0])
-    settings = FineTuning(TrainingSettings(iterations=15, steps=20, warm_up=5, rate=1e-2), episodes=8)
-    objective = CostAndViolations(torch.tensor([0.05]), 5.0)
-    fine_tune(environment.differentiable, stack, "held_out", [13], lambda _, n: Nothing(), objective, settings)
+    stack = Stack(policy.taken([0]))
+    settings = TrainingSettings(iterations=15, steps=20, warm_up=5, rate=1e-2)
+    train(environment.differentiable, stack,
+          lambda iteration: Batch(environment.draw("held_out", 8, 21, iteration, applications=[13] * 8), Nothing),
+          CostAndViolations(torch.tensor([0.05]), 5.0), settings)
     judged = environment.draw("held_out", 16, 31, 4, applications=[13] * 16)
     after, before = (run(environment, one, Nothing(), judged, 30, 10) for one in (stack.policy, policy))
     assert after.cost.mean() < 0.7 * before.cost.mean() and after.violated.mean() <= 0.05
@@ -132,11 +130,10 @@ def test_multipliers_rise_where_more_than_the_target_violates():
 def test_rates_are_tried_side_by_side():
     environment = small()
     policy = policies(environment, 1, Nothing())
-    together = one_each(policy, [0, 0, 0], torch.tensor([0.0, 0.25, 1.0]))
-    settings = FineTuning(replace(TRAIN, iterations=1, window=8), episodes=2, seed=5)
-    fine_tune(environment.differentiable, together, "held_out", [13, 13, 13], lambda _, n: Nothing(), PaperReward(),
-              settings, draw=lambda seed, every: environment.draw("held_out", 2, 9, seed, applications=[13, 13]).take(
-                  torch.arange(2).repeat(3)))
+    together = Stack(policy.taken([0, 0, 0]), rates=torch.tensor([0.0, 0.25, 1.0]))
+    drawn = environment.draw("held_out", 2, 9, 5, applications=[13, 13]).take(torch.arange(2).repeat(3))
+    train(environment.differentiable, together, lambda _: Batch(drawn, Nothing), PaperReward(),
+          replace(TRAIN, iterations=1, window=8))
     for now, first in zip(weights(together.policy), weights(policy), strict=True):
         moved = now - first
         assert torch.equal(now[0], first[0])
@@ -150,7 +147,8 @@ def test_a_widened_policy_ignores_its_further_inputs_until_it_is_trained():
     observation = environment.observe(environment.reset(environment.draw("train", 5, 10, 0)))
     told = 2.0 * torch.rand(5, 2, generator=torch.Generator().manual_seed(0)) - 1.0
     torch.testing.assert_close(wide(observation, told), policy(observation))
-    stack = one_each(wide, [0, 1])
-    fine_tune(environment.differentiable, stack, "held_out", [13, 13], lambda _, n: Given(repeated(told[:2], n)),
-              PaperReward(), FineTuning(TRAIN, episodes=2, seed=5))
+    stack = Stack(wide.taken([0, 1]))
+    inputs = Given(told[:2].repeat_interleave(2, dim=0))
+    train(environment.differentiable, stack, lambda iteration: Batch(
+        environment.draw("held_out", 4, 9, 5 + iteration, applications=[13] * 4), lambda: inputs), PaperReward(), TRAIN)
     assert (stack.policy(observation, told) - stack.policy(observation, -told)).abs().max() > 1e-4
