@@ -4,7 +4,7 @@ Text is printed as it is: names come from other people's files, so nothing in a 
 the terminal. What shall have a style is a rich `Text`, made by `plain`.
 
 Exit codes: 0 done, 1 the job said no (a gate failed, a proof is missing, a signature is wrong),
-2 bad usage or input, 75 something else is at it (try again).
+2 bad usage or input, 75 another run holds the lock (try again).
 """
 
 import functools

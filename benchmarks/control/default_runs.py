@@ -2,8 +2,8 @@
 
     python -m benchmarks control-runs [--tasks NAME ...]
 
-Each run begins with an empty state folder. A system may have one of its own, under more loads.
-Resumable: a task that is there for the same code is kept.
+Each run begins with an empty state folder. A system that has a benchmark of its whole run (`whole_run.py`) is left out
+unless it is asked for. Resumable: a task that is there for the same code is kept.
 """
 
 import argparse
@@ -18,7 +18,8 @@ from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from benchmarks.harness.shown import verdicts_line
 from benchmarks.pipeline.assay_run import AssayRun, run_assay
-from models.control.contract.systems import environment_names
+from feature_store.errors import AssayError
+from models.control.contract.systems import FOLDER, environment_names
 from models.tasks.task import load_task
 from pipelines.request import code_version
 
@@ -30,9 +31,16 @@ METRICS = ("violating_share", "violating_share_upper", "cost_saved", "cost_saved
 
 
 def workloads_of(done: AssayRun, metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """A row a workload of a finished run: verdict, gates and gates passed, the names of those that failed, metrics."""
+    """A row a workload of a finished run: verdict, gates and gates passed, the names of those that failed, metrics.
+
+    Raises:
+        AssayError: a workload did not come as far as its gates.
+    """
     rows = []
     for entry in done.summary["entries"]:
+        if not entry["gates"]:
+            raise AssayError(f"workload {entry['workload']} must come as far as its gates, got {entry['status']}: "
+                             f"{entry.get('message', '')}")
         gates = entry["gates"]["gates"]
         rows.append({"workload": entry["workload"], "status": entry["status"], "verdict": entry["verdict"],
                      "gates": len(gates), "passed": sum(gate["passed"] for gate in gates),
@@ -44,7 +52,8 @@ def workloads_of(done: AssayRun, metrics: Sequence[str]) -> list[dict[str, Any]]
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     names = environment_names()
-    parser.add_argument("--tasks", nargs="+", choices=names, default=list(names), help="default: all of them")
+    usual = [name for name in names if not (FOLDER / name / "benchmarks" / "whole_run.py").exists()]
+    parser.add_argument("--tasks", nargs="+", choices=names, default=usual, help=f"default: {' '.join(usual)}")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -52,16 +61,17 @@ def run(options: argparse.Namespace) -> None:
     code = code_version()
     entries = Entries(options.output, FORMAT, lambda entry: entry["task"], lambda before, entry: (
         entry["task"] not in options.tasks or made_by(code)(before, entry)))
-    entries.content |= {"machine": describe_machine(), "date": now_utc()}
     for task in options.tasks:
         if entries.has(task):
             continue
-        before = load_average()
+        busy = load_average()
         with tempfile.TemporaryDirectory(prefix="assay-benchmark-") as home:
             done = run_assay(["--task", task], Path(home))
-        entries.add({"task": task, "code": code, "load_average": before, "seconds": done.seconds,
-                     "peak_gb": done.all_processes_peak_gb, "objective": load_task(task).objective.maximise,
-                     "workloads": workloads_of(done, METRICS)})
+        if code_version() != code:
+            raise AssayError(f"the code must stay as it is while {task} runs, got other code; begin again in a clone")
+        entries.add({"task": task, "code": code, "machine": describe_machine(), "date": now_utc(), "load_average": busy,
+                     "seconds": done.seconds, "peak_gb": done.all_processes_peak_gb,
+                     "objective": load_task(task).objective.maximise, "workloads": workloads_of(done, METRICS)})
         print(f"{task}: done in {done.seconds:.0f} s", flush=True)
 
 
@@ -83,11 +93,14 @@ def runs_table(results: Mapping[str, Any]) -> str:
                          ", ".join(one["failed"]) or "-",
                          f"{100 * one['violating_share']:.1f} ({100 * one['violating_share_upper']:.1f})", gain,
                          number(entry["seconds"] / 60)])
-    machine, busy = results["machine"], max(entry["load_average"] for entry in results["entries"])
+    busy = max(entry["load_average"] for entry in results["entries"])
+    machines = dict.fromkeys(f"{one['cores']} cores of {one['cpu_model']}" for one in (
+        entry["machine"] for entry in results["entries"]))
+    dates = sorted({entry["date"][:10] for entry in results["entries"]})
     note = paragraph(
         "Of the last part of the load. violating: share of steps, and the upper end of its interval; gained: against",
         "the best rule tuned on the training applications, with the lower end (99 %). On",
-        f"{machine['cores']} cores of {machine['cpu_model']}"
-        f"{f', beside other work (load average up to {busy:.0f})' if busy > 1 else ''}. {results['date'][:10]}.")
+        f"{' and '.join(machines)}"
+        f"{f', beside other work (load average up to {busy:.0f})' if busy > 1 else ''}. {' to '.join(dates)}.")
     header = ["task", "workload", "verdict", "gates passed", "failed", "violating, %", "gained", "minutes"]
     return f"{table(header, rows, (5, 7))}\n\n{note}"

@@ -80,5 +80,7 @@ def tasks_table(headlines: Sequence[Headline], results: Mapping[str, Any]) -> st
 
 
 def verdicts_line(verdicts: Sequence[str]) -> str:
-    """How many are PROVED."""
-    return f"PROVED, {sum(one == 'PROVED' for one in verdicts)} of {len(verdicts)}"
+    """How many are PROVED, and what the others are."""
+    others = sorted({one for one in verdicts if one != "PROVED"})
+    said = f"{sum(one == 'PROVED' for one in verdicts)} of {len(verdicts)}"
+    return f"{said} PROVED, the others {', '.join(others)}" if others else f"PROVED, {said}"

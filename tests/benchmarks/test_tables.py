@@ -7,9 +7,10 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.__main__ import main as run_benchmark
+from benchmarks.control import default_runs
 from benchmarks.harness.markdown import NOT_MEASURED
 from benchmarks.harness.result_file import read_results
-from benchmarks.harness.shown import Source
+from benchmarks.harness.shown import Headline, Source
 from benchmarks.tables import RESULTS, ROOT, SCALE_PLOT, TABLES, new_pages
 from tests.benchmarks.sample_results import performance_results, pipeline_results
 
@@ -31,7 +32,19 @@ def test_the_readme_has_a_line_of_each_task_that_was_measured(pages: dict[Path, 
     lines = [line for line in pages[ROOT / "README.md"].splitlines() if line.startswith("| `")]
     assert [line.split("`")[1] for line in lines] == [one.task for one in tables.HEADLINES if all(
         (ROOT / tables.RESULTS / f"{name}.json").is_file() for name in one.results)]
-    assert len(lines) >= 6 and all("PROVED" in line and "](docs/" in line for line in lines)
+    assert len(lines) >= 6 and all("](docs/" in line for line in lines)
+
+
+@pytest.mark.parametrize("verdict", ["PROVED", "REFUTED"])
+@pytest.mark.parametrize("headline", [one for one in tables.HEADLINES if default_runs.NAME in one.results],
+                         ids=lambda headline: headline.task)
+def test_a_verdict_is_what_the_default_run_came_to(headline: Headline, verdict: str) -> None:
+    runs = {"entries": [{"task": task, "workloads": [{"verdict": one}]}
+                        for task, one in (("another", "UNKNOWN"), (headline.task, verdict))]}
+    found = [runs if name == default_runs.NAME else read_results(ROOT / RESULTS / f"{name}.json")
+             for name in headline.results]
+    assert headline.render(*found)[1] == ("PROVED, 1 of 1" if verdict == "PROVED" else
+                                          "0 of 1 PROVED, the others REFUTED")
 
 
 def test_the_table_of_tasks_says_what_the_results_say_and_leaves_out_what_is_not_measured() -> None:

@@ -344,7 +344,7 @@ class Policy(nn.Module):
         return self._at(index)
 
     def taken(self, index: Sequence[int]) -> "Policy":
-        """Some of (K,) policies in this order, one as often as it is named. Raises ValueError: it is one alone."""
+        """Some of (K,) policies in this order, one as often as it is named. Raises ValueError: there are not (K,)."""
         return self._at((list(index),))
 
     @torch.no_grad()

@@ -8,15 +8,17 @@
   Koellerstroem 1974).
 - A step is finite: near and above saturation the queue does not reach its stationary length within it. 1 - rho is
   therefore never taken below what diffusion fills in a step; what exceeds capacity is carried over as backlog.
-- Backlog: the 99th percentile of a step is that of its worst moment, not of its mean backlog. Wait in the queue, spread
-  of the service and backlog, of which rarely two are large at once, are combined as the root of the sum of squares,
-  which fits single requests (their sum is 10 to 40 percent too long).
+- Wait in the queue, spread of the service and backlog, of which rarely two are large at once, are combined as the root
+  of the sum of squares, which fits single requests (their sum is 10 to 40 percent too long).
 
 docs/benchmarks/autoscaling-physics.md compares it with a discrete-event simulation.
 
-Symbols, all (N,) float32: arrival rate (1/s), cores or servers c > 0 (need not be whole), service time tau (s) of one
-of them, c_a^2 and c_s^2 squared coefficients of variation of the times between arrivals and of service (log-normal).
+Symbols, float32 of one shape: arrival rate (1/s), cores or servers c > 0 (need not be whole), service time tau (s) of
+one of them, c_a^2 and c_s^2 squared coefficients of variation of the times between arrivals and of service, which is
+log-normal.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,10 +48,10 @@ def latency_quantiles(rate: Tensor, cores: Tensor, service_s: Tensor, arrival_cv
 
     The median leaves waits out while fewer than half of the requests wait: up to 45 % too short (one core, half busy).
     """
-    found = waits(rate, cores, service_s, 0.5 * (arrival_cv2 + service_cv2), step_s)
-    p99, (wait, log_waiting) = p99_of(found, service_s, service_p99_factor(service_cv2), backlog_s), found
+    waiting = waiting_of(rate, cores, service_s, 0.5 * (arrival_cv2 + service_cv2), step_s)
+    p99 = p99_of(waiting, service_s, service_p99_factor(service_cv2), backlog_s)
     quiet = service_s * torch.exp(-0.5 * torch.log1p(service_cv2))
-    return (quiet + wait * (log_waiting + _LN2).clamp(min=0.0) + backlog_s).minimum(p99), p99
+    return (quiet + waiting.beyond(_LN2) + backlog_s).minimum(p99), p99
 
 
 def service_p99_factor(service_cv2: Tensor) -> Tensor:
@@ -58,25 +60,35 @@ def service_p99_factor(service_cv2: Tensor) -> Tensor:
     return torch.exp(_Z99 * variance.sqrt() - 0.5 * variance)
 
 
-def waits(rate: Tensor, cores: Tensor, service_s: Tensor, variability: Tensor,
-            step_s: float) -> tuple[Tensor, Tensor]:
+class Waiting(NamedTuple):
     """Mean wait of those who wait, s, without backlog; logarithm of the probability of waiting, which may be too small
-    for float32. variability: v."""
+    for float32."""
+
+    wait_s: Tensor
+    log_probability: Tensor
+
+    def beyond(self, log_share: float) -> Tensor:
+        """Wait, s, that a share of exp(-log_share) of all requests exceeds."""
+        return self.wait_s * (self.log_probability + log_share).clamp(min=0.0)
+
+
+def waiting_of(rate: Tensor, cores: Tensor, service_s: Tensor, variability: Tensor, step_s: float) -> Waiting:
+    """How long and how often requests wait. variability: v."""
     rho = (rate * service_s / cores).clamp(_LEAST_RHO, 1.0)
     spread = variability * service_s / cores  # of the queue's work a unit of free capacity, s
-    return spread / ((1.0 - rho).square() + spread / step_s).sqrt(), ((2.0 * (cores + 1.0)).sqrt() - 1.0) * rho.log()
+    return Waiting(spread / ((1.0 - rho).square() + spread / step_s).sqrt(),
+                   ((2.0 * (cores + 1.0)).sqrt() - 1.0) * rho.log())
 
 
-def p99_of(found: tuple[Tensor, Tensor], service_s: Tensor, p99_factor: Tensor, backlog_s: Tensor) -> Tensor:
+def p99_of(waiting: Waiting, service_s: Tensor, p99_factor: Tensor, backlog_s: Tensor) -> Tensor:
     """99th percentile of wait and service together, s.
 
     Args:
-        found: of `waits`.
         p99_factor: `service_p99_factor`.
-        backlog_s: 99th percentile over the step of the time in which the backlog would be worked off.
+        backlog_s: time in which all cores would work off what is left over: at the end of the step, or its 99th
+            percentile over the step where the caller knows that.
     """
-    wait, log_waiting = found
-    tail, body = wait * (log_waiting + _LN100).clamp(min=0.0), service_s * (p99_factor - 1.0)
+    tail, body = waiting.beyond(_LN100), service_s * (p99_factor - 1.0)
     return service_s + (tail.square() + body.square() + backlog_s.square() + 1e-12).sqrt()
 
 

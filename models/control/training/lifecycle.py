@@ -127,11 +127,6 @@ class State:
     last_episode: int = -1
     missing: int = 0
 
-    @property
-    def acts(self) -> Actor:
-        """Who acts in production."""
-        return "policy" if self.stage is Stage.SERVING else "fallback"
-
 
 @dataclass(frozen=True)
 class Transition:

@@ -86,12 +86,10 @@ def load(path: Path, profile: Profile) -> dict[str, Track]:
         data = orjson.loads(path.read_bytes())
         tracks = {name: _track(track) for name, track in data["tracks"].items()}
         known = data["profile"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"lifecycle states must be readable, got {error} ({path}); remove it, and they begin anew"
-                         ) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"lifecycle states must be readable, got {error} ({path})") from error
     if known != asdict(profile):
-        raise InputError(f"lifecycle states must be of the present profile {asdict(profile)}, got {known} ({path}); "
-                         "remove it, and they begin anew")
+        raise InputError(f"lifecycle states must be of the present profile {asdict(profile)}, got {known} ({path})")
     return tracks
 
 

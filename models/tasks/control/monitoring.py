@@ -60,7 +60,7 @@ def watch_log(task: ControlTask, workload: str, watched: Watched) -> Looked:
     read = _read(task, workload, watched)
     if read.header is None or len(read.new) < WINDOWS[0]:
         return Looked(len(read.new), False, notes=read.notes)
-    reward, unknown, episode = _reward(workload, watched, read.new)
+    reward, unknown, episode = _reward(workload, watched, read)
     has_truth = any(one.figures["rewards"] for one in reward)
     drift, unjudged, looks = drift_of_steps(watched, read.header, read.new, has_truth)
     last, latest = read.new[-1], max(*map(_at, read.new), watched.memory.get("latest", ""))
@@ -107,17 +107,21 @@ def _at(step: Step) -> str:
     return str((step.detail or {}).get("at", ""))
 
 
-def _reward(workload: str, watched: Watched,
-            new: Sequence[Step]) -> tuple[tuple[Finding, ...], tuple[str, ...], int]:
+def _reward(workload: str, watched: Watched, read: Read) -> tuple[tuple[Finding, ...], tuple[str, ...], int]:
     """Algorithm 5.1 from SERVING on; what stands in its way; number of the last episode."""
     try:
         profile = profile_of(watched.bundle.evidence)
     except (KeyError, TypeError):
         return (), ("reward was not looked at: the bundle has no profile; make it again",), -1
-    past = watched.past / TRACKS
-    tracks = load(past, profile) if watched.memory and past.is_file() else {workload: Track(State(stage=Stage.SERVING))}
-    track = tracks.get(workload, Track())
+    past, new, tracks = watched.past / TRACKS, read.new, dict[str, Track]()
+    notes: tuple[str, ...] = ()
     counted, number = watched.memory.get("counted"), watched.memory.get("episode", -1)
+    try:
+        tracks = load(past, profile) if watched.memory and past.is_file() else {}
+    except InputError as error:
+        new, counted, number = read.steps, None, -1
+        notes = (f"reward is read from the beginning of the log: {error}",)
+    track = tracks.get(workload, Track(State(stage=Stage.SERVING)))
     group = (counted[0], counted[1] // profile.steps) if counted else None
     for step in new:
         if (now := (step.episode, step.step // profile.steps)) != group:
@@ -135,7 +139,7 @@ def _reward(workload: str, watched: Watched,
         said = f"no whole episode of {count(profile.steps, 'step')} with a reward yet; {limits}"
     gone = state.stage is not Stage.SERVING
     return (Finding("reward", gone, f"{'the policy no longer earns its stage SERVING: ' if gone else ''}{said}",
-                    {"stage": str(state.stage), "rewards": rewards.tolist(), "missing": state.missing}),), (), number
+                    {"stage": str(state.stage), "rewards": rewards.tolist(), "missing": state.missing}),), notes, number
 
 
 def profile_of(evidence: Mapping[str, Any]) -> Profile:

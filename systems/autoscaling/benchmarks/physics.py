@@ -22,7 +22,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
-from models.control.simulation.queueing import waits
+from models.control.simulation.queueing import waiting_of
 from systems.autoscaling.benchmarks.discrete_event import Array, Queues, simulate
 from systems.autoscaling.interface import STEP_SECONDS
 from systems.autoscaling.simulator.applications import Applications
@@ -120,8 +120,8 @@ def by_environment(queues: Queues) -> Answer:
             limit=nothing + 1, replicas=servers, ready=servers, backlog=column(queues.backlog))
         after, outcome = environment.step(state, torch.stack([nothing + 1, state.memory, servers], dim=1))
         variability = 0.5 * (applications.arrival_cv2 + applications.service_cv2)
-        of_those_who_wait, log_waiting = waits(rate, servers, service_s, variability, STEP_SECONDS)
-        wait = of_those_who_wait * log_waiting.exp()
+        waiting = waiting_of(rate, servers, service_s, variability, STEP_SECONDS)
+        wait = waiting.wait_s * waiting.log_probability.exp()
     return Answer(*(values.numpy().astype(np.float64) for values in (
         outcome.measures["p99_ms"] / 1e3, wait, 1.0 - after.latest.served)))
 

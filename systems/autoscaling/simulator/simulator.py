@@ -22,7 +22,7 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control, Feature, Signal, rounded_up
-from models.control.simulation.queueing import p99_of, waits
+from models.control.simulation.queueing import p99_of, waiting_of
 from models.control.simulation.tensors import TENSORS
 from systems.autoscaling import equations as law
 from systems.autoscaling.interface import (
@@ -317,8 +317,8 @@ class Autoscaling:
         (recorded_law.py).
         """
         spread, factor = constants.variability, constants.p99_factor
-        slow = p99_of(waits(rate, servers, service, spread, STEP_SECONDS), service, factor, backlog_s)
-        fast = p99_of(waits(rate, serving * constants.unlimited, unlimited_service, spread, STEP_SECONDS),
+        slow = p99_of(waiting_of(rate, servers, service, spread, STEP_SECONDS), service, factor, backlog_s)
+        fast = p99_of(waiting_of(rate, serving * constants.unlimited, unlimited_service, spread, STEP_SECONDS),
                       unlimited_service, factor, torch.zeros(()))
         return fast.maximum(slow - a.burst_s)
 

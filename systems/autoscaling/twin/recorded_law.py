@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.control.simulation.queueing import QUOTA_PERIOD_S, p99_of, service_p99_factor, waits
+from models.control.simulation.queueing import QUOTA_PERIOD_S, p99_of, service_p99_factor, waiting_of
 
 Array = NDArray[np.float64]
 
@@ -121,7 +121,7 @@ def predict_p99_ms(parameters: LawParameters, points: Points, *, own_cpu: bool =
         first, last = (growth * after for after in (points.begin_s, points.begin_s + points.seconds))
         longest = (0.99 * last + 0.01 * first).clamp(max=points.timeout_s)
         step_s = points.begin_s + points.seconds
-        return p99_of(waits(rate, servers, service, variability, step_s), service, factor, longest)
+        return p99_of(waiting_of(rate, servers, service, variability, step_s), service, factor, longest)
 
     p99 = composed(cores)
     if parameters.burst_periods > 0:

@@ -193,17 +193,18 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
 
 def _before(environment: Autoscaling, stack: Stack, known: Exploration, every: Sequence[int],
             objective: SmoothObjective) -> Numbers:
-    """(N,) reward of the last episodes of fine-tuning before the change."""
+    """(N,) reward of the last episodes of fine-tuning before the change; the gradients are all of the first one."""
     rewards = []
 
     def drawn(episode: int) -> Episodes:
         return environment.draw("held_out", len(every), EPISODE + 1, _BEFORE_SEED + episode, applications=list(every))
 
+    first = drawn(0)
     for episode in range(BEFORE):
         ran = _run(environment, stack.policy, known.told(), drawn(episode), known.learner)
         rewards.append(ran.reward[:, 0])
         known.add(ran)
-        _descend(environment, stack, Batch(drawn(0), known.told), objective)  # every gradient is of the first one
+        _descend(environment, stack, Batch(first, known.told), objective)
     return np.asarray(np.mean(rewards[-5:], axis=0))
 
 

@@ -54,7 +54,7 @@ def test_algorithm_5_1_step_by_step() -> None:
         (Stage.SERVING, Stage.ONLINE)]
     assert [one.episode for one in transitions] == [-1, 2, 5, 6]
     assert transitions[2].mean == 11 and transitions[2].deviation == 0 and transitions[2].episodes == 3
-    assert state.acts == "fallback"
+    assert state.stage is Stage.ONLINE
 
 
 def test_without_bootstrapping_there_is_no_offline_stage() -> None:
@@ -230,11 +230,12 @@ def test_states_are_kept_in_a_file_whose_form_stays(tmp_path: Path) -> None:
 
 def test_states_of_another_profile_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "states.json", BARE, {})
-    with pytest.raises(InputError, match=r"must be of the present profile .* remove it, and they begin anew"):
+    with pytest.raises(InputError, match="must be of the present profile"):
         load(tmp_path / "states.json", PROFILE)
-    (tmp_path / "states.json").write_bytes((tmp_path / "states.json").read_bytes()[:30])
-    with pytest.raises(InputError, match=r"must be readable, .* remove it, and they begin anew"):
-        load(tmp_path / "states.json", BARE)
+    for content in ((tmp_path / "states.json").read_bytes()[:30], b'{"profile": {}, "tracks": []}', b"[]", b"\xff"):
+        (tmp_path / "states.json").write_bytes(content)
+        with pytest.raises(InputError, match="must be readable"):
+            load(tmp_path / "states.json", BARE)
 
 
 def test_neither_torch_nor_pydantic_is_needed() -> None:

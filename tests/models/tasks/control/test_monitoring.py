@@ -89,6 +89,21 @@ def test_a_policy_that_leaves_its_profile_is_found_and_may_come_back(tmp_path: P
     assert found(look(tmp_path, 2, seen.memory)) == set()
 
 
+@pytest.mark.parametrize("content", [b"", b'{"profile": {}, "tracks": []}', b'{"profile": {}, "tracks": {}}'])
+def test_what_it_knew_of_a_policy_is_read_again_from_the_log_where_it_is_lost(tmp_path: Path, content: bytes) -> None:
+    log(tmp_path, *steps(40, reward=0.8))
+    first = look(tmp_path, 1)
+    log(tmp_path, *steps(40, reward=0.8, first=40))
+    whole = look(tmp_path, 2, first.memory)
+    (tmp_path / "look-1" / "lifecycle.json").write_bytes(content)
+    (tmp_path / "look-2").rename(tmp_path / "seen-2")
+    again = look(tmp_path, 2, first.memory)
+    (note,) = set(besides_drift(again)) - set(besides_drift(whole))
+    assert note.startswith("reward is read from the beginning of the log: lifecycle states must be")
+    assert "reward" in found(whole) and found(again) == found(whole)
+    assert {one.what: one.figures for one in again.findings} == {one.what: one.figures for one in whole.findings}
+
+
 def test_an_episode_that_goes_on_from_one_look_to_the_next_counts_once(tmp_path: Path) -> None:
     log(tmp_path, *steps(25))
     first = look(tmp_path)
