@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 
 # What commands read that lies in no package: the mlflow.yaml that `assay init` writes, the telemetry that a run takes
 # where none is named, the bundles of `assay demo` and `--generic`.
-DATA = ("mlflow.yaml", "data/base", "data/autoscaling", "data/demo", "data/generic")
+DATA = ("mlflow.yaml", "data/base", "data/autoscaling", "data/loads", "data/demo", "data/generic")
 
 
 class BuildBelowOneName(build_py):

@@ -35,7 +35,7 @@ class CongestionSystem(Congestion):
 
     columns: Mapping[str, Column] = {"bandwidth_mbps": Column("Mbit/s", 0.0, None, "bandwidth of the link")}
     settings: Sequence[Setting] = SETTINGS
-    telemetry: Path | None = None
+    telemetry: Path | None = Path(__file__).resolve().parents[2] / "data" / "loads" / "congestion.parquet"
     largest_reward = THROUGHPUT * MOST_PPS
     acting: str = "systems.congestion.acting"
     rules: Mapping[str, RuleFamily] = RULES

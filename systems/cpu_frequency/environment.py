@@ -42,7 +42,7 @@ class CpuFrequencySystem(CpuFrequency):
 
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that arrive a second")}
     settings: Sequence[Setting] = SETTINGS
-    telemetry: Path | None = None
+    telemetry: Path | None = Path(__file__).resolve().parents[2] / "data" / "loads" / "cpu_frequency.parquet"
     largest_reward = 1.0
     acting: str = "systems.cpu_frequency.acting"
     rules: Mapping[str, RuleFamily] = RULES

@@ -31,7 +31,7 @@ class MicroservicesSystem(Microservices):
     columns: Mapping[str, Column] = {
         "rate_rps": Column("1/s", 0.0, None, "requests that arrive a second, of all types")}
     settings: Sequence[Setting] = SETTINGS
-    telemetry: Path | None = None
+    telemetry: Path | None = Path(__file__).resolve().parents[2] / "data" / "loads" / "microservices.parquet"
     largest_reward = 1.0
     acting: str = "systems.microservices.acting"
     rules: Mapping[str, RuleFamily] = RULES

@@ -33,7 +33,7 @@ class SharedClusterSystem(SharedCluster):
     columns: Mapping[str, Column] = {
         "rate_rps": Column("1/s", 0.0, None, "requests that arrive a second, at one function or at all")}
     settings: Sequence[Setting] = SETTINGS
-    telemetry: Path | None = None
+    telemetry: Path | None = Path(__file__).resolve().parents[2] / "data" / "loads" / "shared_cluster.parquet"
     largest_reward = 1.0
     acting: str = "systems.shared_cluster.acting"
     rules: Mapping[str, RuleFamily] = RULES
