@@ -315,7 +315,8 @@ def flawed(draw: st.DrawFn, old: Drawn) -> Drawn:
     """As strong, but in one place, where it may be weaker: a side of a box, an order, the amount."""
     found, at = draw(as_strong(old)), draw(st.sampled_from(range(3)))
     (low, high), share = old.boxes[at], draw(SHARES)
-    within = draw(st.sampled_from(((low + share * (high - low), high), (low, high - share * (high - low)))))
+    cut = share * (high - low)  # rounded: a whole one may be more than is between them
+    within = draw(st.sampled_from(((min(low + cut, high), high), (low, max(high - cut, low)))))
     name = draw(st.sampled_from(sorted(old.directions)))
     turned = {one: way for one, way in found.directions.items() if one != name} or {name: WAYS[share > 0]}
     return draw(st.sampled_from((
