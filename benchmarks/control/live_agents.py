@@ -57,7 +57,7 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
         load: telemetry of the workload.
         home: state folder, which keeps it.
         settings: of the workload, where they differ from the environment's.
-        saves: of the cost of the best rule, what it must save at least.
+        saves: of the cost of the best rule, also of those tuned to the workload, what it must save at least.
 
     Raises:
         AssayError: it did not become champion.
@@ -69,7 +69,8 @@ def trained(task: str, workload: str, load: pd.DataFrame, home: Path, settings: 
     if not told.exists():
         home.mkdir(parents=True, exist_ok=True)
         configuration = yaml.safe_load((ROOT / CONFIGURATION).read_text())
-        configuration["gates"][task]["saves_cores"]["at_least"] = saves
+        for gate in ("saves_cores", "saves_cores_own"):
+            configuration["gates"][task][gate]["at_least"] = saves
         write_file(home / CONFIGURATION, yaml.safe_dump(configuration))
         write_file(home / TASK_FILE, yaml.safe_dump(written))
         load.assign(workload=workload).to_csv(home / "load.csv", index=False)

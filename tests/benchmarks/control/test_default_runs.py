@@ -42,8 +42,8 @@ def test_a_run_a_task_in_an_empty_folder_and_what_is_there_is_kept(
     found = read_results(tmp_path / "result.json") or {}
     assert [default_runs.verdict_of(found, task) for task in ("sender", "clock", "another")] == [
         "PROVED, 1 of 1", "0 of 1 PROVED, the others UNKNOWN", "not measured"]
-    assert "| `sender` | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | 1.50 |" in (
-        default_runs.runs_table(found))
+    assert ("| `sender` | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | "
+            "reward +0.250 (+0.250) | 1.50 |") in default_runs.runs_table(found)
     assert "cost +25.0 % (+25.0) | 1.50 |" in default_runs.runs_table(found)
     monkeypatch.setattr(default_runs, "code_version", lambda: "another")
     default_runs.run(Namespace(tasks=["sender"], output=tmp_path / "result.json"))
