@@ -7,12 +7,14 @@ unless it is asked for. Resumable: a task that is there for the same code is kep
 """
 
 import argparse
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.entries import Entries, made_by
+from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
@@ -57,9 +59,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", nargs="+", choices=names, default=usual, help=f"default: {' '.join(usual)}")
 
 
+def made_of() -> str:
+    """Digest of what a run's outcome depends on, the gates among it, and of what is kept of it."""
+    parts = (code_version(), (ROOT / "mlflow.yaml").read_text(), *METRICS)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
 def run(options: argparse.Namespace) -> None:
     """Runs what is not there yet."""
-    code = code_version()
+    code = made_of()
     entries = Entries(options.output, FORMAT, lambda entry: entry["task"], lambda before, entry: (
         entry["task"] not in options.tasks or made_by(code)(before, entry)))
     for task in options.tasks:
@@ -68,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
         busy = load_average()
         with tempfile.TemporaryDirectory(prefix="assay-benchmark-") as home:
             done = run_assay(["--task", task], Path(home))
-        if code_version() != code:
+        if made_of() != code:
             raise AssayError(f"the code must stay as it is while {task} runs, got other code; begin again in a clone")
         entries.add({"task": task, "code": code, "machine": describe_machine(), "date": now_utc(), "load_average": busy,
                      "seconds": done.seconds, "peak_gb": done.all_processes_peak_gb,

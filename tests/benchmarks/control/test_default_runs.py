@@ -45,7 +45,7 @@ def test_a_run_a_task_in_an_empty_folder_and_what_is_there_is_kept(
     assert ("| `sender` | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | "
             "reward +0.250 (+0.250) | 1.50 |") in default_runs.runs_table(found)
     assert "cost +25.0 % (+25.0) | 1.50 |" in default_runs.runs_table(found)
-    monkeypatch.setattr(default_runs, "code_version", lambda: "another")
+    monkeypatch.setattr(default_runs, "made_of", lambda: "another")
     default_runs.run(Namespace(tasks=["sender"], output=tmp_path / "result.json"))
     assert ran[2:] == ["sender"], "and of other code is made again, but for tasks that were not asked for"
     assert len((read_results(tmp_path / "result.json") or {})["entries"]) == 2
@@ -61,7 +61,7 @@ def test_a_workload_without_gates_and_code_that_changes_are_told(
     with pytest.raises(AssayError, match="workload one must come as far as its gates, got failed: data gate"):
         default_runs.run(options)
     versions = iter(["before", "after"])
-    monkeypatch.setattr(default_runs, "code_version", lambda: next(versions))
+    monkeypatch.setattr(default_runs, "made_of", lambda: next(versions))
     with pytest.raises(AssayError, match="code must stay as it is while autoscaling runs"):
         default_runs.run(options)
     assert not options.output.exists()
