@@ -117,7 +117,7 @@ def _reward(workload: str, watched: Watched, read: Read) -> tuple[tuple[Finding,
     notes: tuple[str, ...] = ()
     counted, number = watched.memory.get("counted"), watched.memory.get("episode", -1)
     try:
-        tracks = load(past, profile) if watched.memory and past.is_file() else {}
+        tracks = load(past, profile) if watched.memory else {}
     except InputError as error:
         new, counted, number = read.steps, None, -1
         notes = (f"reward is read from the beginning of the log: {error}",)

@@ -89,13 +89,15 @@ def test_a_policy_that_leaves_its_profile_is_found_and_may_come_back(tmp_path: P
     assert found(look(tmp_path, 2, seen.memory)) == set()
 
 
-@pytest.mark.parametrize("content", [b"", b'{"profile": {}, "tracks": []}', b'{"profile": {}, "tracks": {}}'])
-def test_what_it_knew_of_a_policy_is_read_again_from_the_log_where_it_is_lost(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [None, b"", b'{"profile": {}, "tracks": []}', b'{"profile": {}, "tracks": {}}'])
+def test_what_it_knew_of_a_policy_is_read_again_from_the_log_where_it_is_lost(
+        tmp_path: Path, content: bytes | None) -> None:
     log(tmp_path, *steps(40, reward=0.8))
     first = look(tmp_path, 1)
     log(tmp_path, *steps(40, reward=0.8, first=40))
     whole = look(tmp_path, 2, first.memory)
-    (tmp_path / "look-1" / "lifecycle.json").write_bytes(content)
+    states = tmp_path / "look-1" / "lifecycle.json"
+    states.unlink() if content is None else states.write_bytes(content)
     (tmp_path / "look-2").rename(tmp_path / "seen-2")
     again = look(tmp_path, 2, first.memory)
     (note,) = set(besides_drift(again)) - set(besides_drift(whole))
