@@ -95,7 +95,7 @@ def runs_table(results: Mapping[str, Any]) -> str:
     rows = []
     for entry in results["entries"]:
         for one in entry["workloads"]:
-            rows.append([f"`{entry['task']}`", one["workload"], one["verdict"], f"{one['passed']} of {one['gates']}",
+            rows.append([entry["task"], one["workload"], one["verdict"], f"{one['passed']} of {one['gates']}",
                          ", ".join(one["failed"]) or "-",
                          f"{100 * one['violating_share']:.1f} ({100 * one['violating_share_upper']:.1f})",
                          _gained(entry["objective"], one, ""), _gained(entry["objective"], one, "own_"),
@@ -105,17 +105,17 @@ def runs_table(results: Mapping[str, Any]) -> str:
         entry["machine"] for entry in results["entries"]))
     dates = sorted({entry["date"][:10] for entry in results["entries"]})
     note = paragraph(
-        "Of the last part of the load. violating: share of steps, and the upper end of its interval; gained: against",
-        "the best rule at the objective, tuned on the training applications, and tuned to the workload, with lower",
-        "ends (99 %). On",
+        "One run each, of the default seed, judged by the last part of the load. violating: share of steps, and the",
+        "upper end of its interval; gained: against the best rule at the objective, tuned on the training applications,",
+        "and tuned to the workload, with lower ends (99 %). On",
         f"{' and '.join(machines)}"
         f"{f', beside other work (load average up to {busy:.0f})' if busy > 1 else ''}. {' to '.join(dates)}.")
     header = ["task", "workload", "verdict", "gates passed", "failed", "violating, %", "gained",
-              "gained on its own rule", "minutes"]
+              "gained against its own rule", "minutes"]
     return f"{table(header, rows, (5, 8))}\n\n{note}"
 
 
 def _gained(objective: str, one: Mapping[str, Any], prefix: str) -> str:
     if objective == "reward":
         return f"reward {one[f'{prefix}reward_gain']:+.3f} ({one[f'{prefix}reward_gain_lower']:+.3f})"
-    return f"cost {100 * one[f'{prefix}cost_saved']:+.1f} % ({100 * one[f'{prefix}cost_saved_lower']:+.1f})"
+    return f"{100 * one[f'{prefix}cost_saved']:.1f} % saved ({100 * one[f'{prefix}cost_saved_lower']:.1f})"

@@ -42,9 +42,9 @@ def test_a_run_a_task_in_an_empty_folder_and_what_is_there_is_kept(
     found = read_results(tmp_path / "result.json") or {}
     assert [default_runs.verdict_of(found, task) for task in ("sender", "clock", "another")] == [
         "PROVED, 1 of 1", "0 of 1 PROVED, the others UNKNOWN", "not measured"]
-    assert ("| `sender` | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | "
+    assert ("| sender | one | PROVED | 1 of 2 | violations | 25.0 (25.0) | reward +0.250 (+0.250) | "
             "reward +0.250 (+0.250) | 1.50 |") in default_runs.runs_table(found)
-    assert "cost +25.0 % (+25.0) | 1.50 |" in default_runs.runs_table(found)
+    assert "25.0 % saved (25.0) | 25.0 % saved (25.0) | 1.50 |" in default_runs.runs_table(found)
     monkeypatch.setattr(default_runs, "made_of", lambda: "another")
     default_runs.run(Namespace(tasks=["sender"], output=tmp_path / "result.json"))
     assert ran[2:] == ["sender"], "and of other code is made again, but for tasks that were not asked for"
