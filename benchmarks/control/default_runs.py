@@ -106,8 +106,8 @@ def runs_table(results: Mapping[str, Any]) -> str:
     dates = sorted({entry["date"][:10] for entry in results["entries"]})
     note = paragraph(
         "One run each, of the default seed, judged by the last part of the load. violating: share of steps, and the",
-        "upper end of its interval; gained: against the best rule at the objective, tuned on the training applications,",
-        "and tuned to the workload, with lower ends (99 %). On",
+        "upper end of its interval; gained: against the best rule at the objective, tuned on the training",
+        "applications, and tuned to the workload, with lower ends (99 %). On",
         f"{' and '.join(machines)}"
         f"{f', beside other work (load average up to {busy:.0f})' if busy > 1 else ''}. {' to '.join(dates)}.")
     header = ["task", "workload", "verdict", "gates passed", "failed", "violating, %", "gained",
