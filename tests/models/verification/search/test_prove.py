@@ -26,7 +26,7 @@ ROW = np.ones((1, 1))
 
 
 def hard_graph() -> Graph:
-    """Eight inputs, 3 x 40 neurons: no verdict on what it reaches within seconds."""
+    """Eight inputs, 3 x 40 neurons: no verdict within seconds on slopes up to 1 and outputs down to -0.5."""
     rng, sizes = np.random.default_rng(0), (8, 40, 40, 40, 1)
     weights = [rng.normal(size=(after, before)) / before**0.5 for before, after in pairwise(sizes)]
     return dense_graph(weights, [rng.normal(size=size) * 0.1 for size in sizes[1:]])
@@ -37,7 +37,7 @@ def slopes(graph: Graph, budget: Budget = Budget(), allowed: float = 1.0, **opti
     return prove_slopes(graph, Slopes((0,), ROW, np.full(1, allowed)), *walls, budget, **options)
 
 
-def outputs(graph: Graph, budget: Budget = Budget(), limit: float = 1.5, **options: Any) -> tuple[SearchResult, Any]:
+def outputs(graph: Graph, budget: Budget = Budget(), limit: float = 0.5, **options: Any) -> tuple[SearchResult, Any]:
     walls = np.full((1, graph.inputs), -1.0), np.ones((1, graph.inputs))
     unsafe = UnsafeSet(*walls, np.ones((1, 1, 1, 1)), np.full((1, 1, 1), -limit))
     return prove_outputs(graph, unsafe, budget, **options)
