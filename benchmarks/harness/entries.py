@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.result_file import read_results, write_results
+from benchmarks.harness.result_file import one_writer, read_results, write_results
 from feature_store.errors import InputError
 
 Entry = dict[str, Any]
@@ -46,7 +46,7 @@ class Entries:
             got = before.get("format") if isinstance(before, dict) else type(before).__name__
             raise InputError(f"--output: expected a file of format {file_format}, got {got} ({path}); "
                              "name another file")
-        self._path, self._key = path, key
+        self._path, self._key, self._stands = path, key, stands
         self.content = {**before, "entries": [entry for entry in before["entries"] if stands(before, entry)]}
 
     def __len__(self) -> int:
@@ -57,9 +57,13 @@ class Entries:
         return any(self._key(entry) == key for entry in self.content["entries"])
 
     def add(self, *entries: Entry) -> None:
-        """Adds the entries and writes the file."""
-        self.content["entries"] = sorted([*self.content["entries"], *entries], key=self._key)
-        write_results(self._path, self.content)
+        """Adds the entries, and what another process has written to the file meanwhile, and writes it."""
+        with one_writer(self._path):
+            now = read_results(self._path) or {"entries": []}
+            ours = {self._key(entry): entry for entry in (*self.content["entries"], *entries)}
+            others = {self._key(entry): entry for entry in now["entries"] if self._stands(now, entry)}
+            self.content["entries"] = sorted((others | ours).values(), key=self._key)
+            write_results(self._path, self.content)
 
 
 def made_by(code: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], bool]:

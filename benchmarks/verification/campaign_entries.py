@@ -6,18 +6,14 @@ the third. Entries of other weights or code stand until they are made again.
 
 import hashlib
 import math
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import lock_descriptor
-
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.machine import describe_machine
-from benchmarks.harness.result_file import read_results, write_results
+from benchmarks.harness.result_file import one_writer, read_results, write_results
 from benchmarks.verification.networks import weights_digest
 from benchmarks.verification.own_verifier import OUR_TOOLS
 from benchmarks.verification.peers.question import Question
@@ -47,7 +43,7 @@ def begin(path: Path, settings: Settings) -> None:
     Raises:
         InputError: the file is of another format, or of other settings or another processor: they do not compare.
     """
-    with _locked(path):
+    with one_writer(path):
         before, machine = read_results(path), describe_machine()
         if before is not None:
             if before.get("format") != FORMAT:
@@ -64,7 +60,7 @@ def begin(path: Path, settings: Settings) -> None:
 
 def keep(path: Path, entry: Entry) -> None:
     """Writes an entry in place of the one of the same network and tool."""
-    with _locked(path):
+    with one_writer(path):
         results = read_results(path) or {}
         results["entries"] = [one for one in results["entries"]
                               if (one["network"], one["tool"]) != (entry["network"], entry["tool"])] + [entry]
@@ -73,7 +69,7 @@ def keep(path: Path, entry: Entry) -> None:
 
 def keep_part(path: Path, name: str, part: Any) -> None:
     """Writes a part of the file beside the entries."""
-    with _locked(path):
+    with one_writer(path):
         write_results(path, {**(read_results(path) or {}), name: part})
 
 
@@ -90,15 +86,3 @@ def tool_code(tool: str) -> str:
     if tool in OUR_TOOLS:
         return code_digest("models.verification.verify", "models.")
     return code_digest(f"benchmarks.verification.peers.{tool}", "benchmarks.verification.peers")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One writer at a time: the lock is on the folder, nothing is left in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        lock_descriptor(handle)
-        yield
-    finally:
-        os.close(handle)
