@@ -30,6 +30,7 @@ from tests.e2e.processes import wait_until
 
 BUCKET = "assay"
 USER, PASSWORD = "assay", "wordless-3f9c"
+TRIES = 3
 MOST_SECONDS = 180.0  # until a server answers; MLflow migrates a fresh database
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))  # Debian's, one folder a version
 _AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups") if os.geteuid() == 0 else ()
@@ -54,21 +55,20 @@ class Server:
         return self.guard.folder / f"{self.name}.log"
 
     def start(self) -> None:
-        """Does nothing where it runs."""
-        if self.running is not None and self.running.is_alive():
-            return
-        self.running = self.guard.start(self.name, self.command, output=self.log, environment=self.environment,
-                                        folder=self.folder)
-        wait_until(lambda: self._answers(), MOST_SECONDS, f"{self.name} answers")
+        """Does nothing where it runs. Tries again where it ends: while it was away, another may have used its port."""
+        for _ in range(TRIES):
+            if self.running is None or not self.running.is_alive():
+                self.running = self.guard.start(self.name, self.command, output=self.log, folder=self.folder,
+                                                environment=self.environment)
+            wait_until(lambda: not self.running.is_alive() or self.is_ready(), MOST_SECONDS, f"{self.name} answers")
+            if self.running.is_alive():
+                return
+        raise AssertionError(self.log.read_text())
 
     def kill(self) -> None:
         """SIGKILL to it and all that it started."""
         assert self.running is not None
         self.guard.stop([self.running], grace_s=0)
-
-    def _answers(self) -> bool:
-        assert self.running is not None and self.running.is_alive(), self.log.read_text()
-        return self.is_ready()
 
 
 class ObjectStore(Server):
