@@ -4,7 +4,7 @@ Symbols: m rows, n features; x (m, n) and y (m,) scaled by the training side's r
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,11 @@ from torch import nn
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
 from models.learners.mlp import linear_layers
+from models.tasks.supervised.specifications import raw_specification, scaled_specification
 from models.tasks.supervised.task import SupervisedTask
 from models.training.pretraining import UNREADABLE, WorkloadData
-from models.verification.language.properties import Direction, Monotonicity, OutputRange
 from models.verification.language.specification import FloatArray, Specification
-from models.verification.language.specification_language import parse_specification
 from models.verification.network.fully_connected import ReluNetwork
-
-# Walls of the scaled box stand this far outside of 0..1, so that the stored float32 scaling cannot push a raw value
-# of the box past them.
-WALL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -75,48 +70,6 @@ def few_shot_pool(folder: Path, workloads: Mapping[str, Workload]) -> WorkloadDa
     target = rows.columns[-1]
     return WorkloadData(names, x, any_workload.scaling.target.scale(rows[[target]].to_numpy(dtype=np.float64))[:, 0],
                         queries)
-
-
-def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) -> Specification:
-    """The task's specification over its box in raw units, by default the range of the training side; and that answers
-    lie within what the target can be."""
-    ranges = {feature: (low, high) for feature, low, high in
-              zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}
-    found = parse_specification(task.workload(name).specification, scaling.features.names, ranges,
-                                f"task {task.name}: workload {name}", (task.target.name,))
-    low, high = task.physical_range(name)
-    if low is None and high is None:
-        return found
-    physical = OutputRange(0, low, high)
-    return found if physical in found.properties else replace(found, properties=(*found.properties, physical))
-
-
-def trained_orders(raw: Specification) -> tuple[Monotonicity, ...]:
-    """The orders that are trained for, a feature each.
-
-    An order under conditions is trained for in the whole box, but where another one contradicts it. Raises InputError
-    where there is no order.
-    """
-    ways: dict[int, set[Direction]] = {}
-    for rule in [rule for rule in raw.properties if isinstance(rule, Monotonicity)]:
-        for feature in rule.features:
-            ways.setdefault(feature, set()).add(rule.direction)
-    orders = tuple(Monotonicity((feature,), way) for feature, found in sorted(ways.items()) if len(found) == 1
-                   for way in found)
-    if not orders:
-        raise InputError("specification must have a monotone property that can be trained for, got none; demand of a "
-                         "feature one direction that no other property contradicts")
-    return orders
-
-
-def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:
-    """What is trained for: the orders, with the box in scaled coordinates, the walls a little outside.
-
-    Other properties, and finite values, are the proof's alone. Raises InputError where there is no order.
-    """
-    lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
-    return Specification(raw.feature_names, lower - WALL, upper + WALL, trained_orders(raw), raw.tolerance,
-                         raw.output_names)
 
 
 def save_network(network: nn.Sequential, path: Path) -> None:

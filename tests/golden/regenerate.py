@@ -16,8 +16,8 @@ from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
 from models.export.product import Versions
 from models.tasks.supervised.product import network_product
+from models.tasks.supervised.specifications import raw_specification
 from models.tasks.task import parse_task
-from models.training.workload import raw_specification
 from models.verification.network.fully_connected import ReluNetwork
 from pipelines.compiled import compile_train
 from tests.e2e import tiny

@@ -9,8 +9,8 @@ import pandas as pd
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
 from models.audit.specification_audit import PropertyAudit, audit
+from models.tasks.supervised.specifications import raw_specification
 from models.tasks.supervised.task import SupervisedTask
-from models.training.workload import raw_specification
 
 
 def require_direction(task: SupervisedTask, workload: str) -> None:

@@ -14,8 +14,8 @@ from feature_store.scaling import FeatureScaling
 from feature_store.strict_yaml import Lines
 from feature_store.written.field_errors import at_line, line_of
 from models.tasks.attempts import attempt
+from models.tasks.supervised.specifications import raw_specification, trained_orders
 from models.tasks.supervised.task import SupervisedTask
-from models.training.workload import raw_specification, trained_orders
 from models.verification.language.specification_language import parse_specification
 
 

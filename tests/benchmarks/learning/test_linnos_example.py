@@ -19,8 +19,8 @@ from feature_store.mapping import parse_mapping
 from feature_store.scaling import FeatureScaling
 from feature_store.sources.files import read_telemetry
 from feature_store.strict_yaml import read_yaml
+from models.tasks.supervised.specifications import raw_specification, scaled_specification
 from models.tasks.task import parse_task
-from models.training.workload import raw_specification, scaled_specification
 from tests.benchmarks.learning.linnos_trace import trace, write_trace
 
 LINNOS = Path(os.environ.get("ASSAY_DATA", Path(__file__).resolve().parents[4] / "shared" / "data")) / LINNOS_FILE

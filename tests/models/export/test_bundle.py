@@ -20,7 +20,7 @@ from models.export.json_file import write_json
 from models.export.onnx_model import INPUT, OPSET
 from models.export.product import Product, ProductInput, ProductOutput, promised
 from models.tasks.supervised.product import network_product
-from models.training.workload import raw_specification
+from models.tasks.supervised.specifications import raw_specification
 from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.decide import OnnxVerdict
 from models.verification.language.specification_language import parse_file

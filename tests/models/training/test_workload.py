@@ -13,16 +13,10 @@ from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.learners.mlp import build_mlp
 from models.tasks.supervised.featurizing import check_specification, checked_specifications
+from models.tasks.supervised.specifications import WALL, raw_specification, scaled_specification
 from models.tasks.supervised.task import SupervisedTask
 from models.tasks.task import parse_task
-from models.training.workload import (
-    WALL,
-    load_network,
-    load_workload,
-    raw_specification,
-    save_network,
-    scaled_specification,
-)
+from models.training.workload import load_network, load_workload, save_network
 from models.verification.network.fully_connected import network_from_torch
 
 SCALING = FeatureScaling(MinMaxScaling(("cpu", "rate"), (0.0, 10.0), (0.5, 30.0)),

@@ -13,9 +13,9 @@ from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
 from models.export.product import Versions
 from models.tasks.supervised.product import network_product
+from models.tasks.supervised.specifications import raw_specification
 from models.tasks.supervised.task import SupervisedTask
 from models.tasks.task import parse_task
-from models.training.workload import raw_specification
 from models.verification.language.specification import FloatArray
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status

@@ -11,9 +11,9 @@ from models.export.bundle import write_bundle
 from models.export.onnx_model import INPUT
 from models.export.product import Product, Versions
 from models.tasks.supervised.product import network_product
+from models.tasks.supervised.specifications import raw_specification, scaled_specification
 from models.tasks.supervised.task import SupervisedTask
 from models.tasks.task import load_task, parse_task
-from models.training.workload import raw_specification, scaled_specification
 from models.verification.language.properties import OutputRange
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.network.runtime_session import open_session
