@@ -3,7 +3,7 @@
 Symbols: N episodes side by side, T steps, n signals, m controls.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -116,6 +116,12 @@ def taken_steps(environment: Environment, episodes: Any, steps: int, act: Acting
         targets = act(seen, step * environment.step_seconds)
         state, outcome = environment.step(state, targets)
         yield Taken(seen, targets, outcome)
+
+
+def in_one_batch(acting: Sequence[Acting]) -> Acting:
+    """Several in one batch, which holds the episodes of the first before those of the second."""
+    return lambda observation, seconds: torch.cat([
+        act(rows, seconds) for act, rows in zip(acting, observation.chunk(len(acting)), strict=True)])
 
 
 def acting_of(environment: Environment, controller: Controller | Decide) -> Acting:

@@ -51,7 +51,7 @@ def play(environment: Environment, episodes: Any, steps: int, acting: Acting, wa
     """
     observations, targets = [], []
     series: dict[str, list[Tensor]] = {}
-    with torch.no_grad():
+    with torch.inference_mode():
         for seen, target, outcome in taken_steps(environment, episodes, steps, acting):
             observations.append(seen)
             targets.append(target)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from models.control.contract.environment import Environment
-from models.control.simulation.rollout import Acting
+from models.control.simulation.rollout import Acting, in_one_batch
 from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
 from models.verification.network.runtime_session import open_session
@@ -24,14 +25,13 @@ def day(task: ControlTask, environment: Environment, controllers: Mapping[str, A
     """One held-out episode of a day (at most MOST_STEPS), the same under each controller, by its name."""
     steps = min(round(DAY_S / environment.step_seconds), MOST_STEPS)
     episodes = environment.draw("held_out", 1, steps, task.judging.seed + 1)
+    played = play(environment, episodes.take(torch.zeros(len(controllers), dtype=torch.int64)), steps,
+                  in_one_batch(tuple(controllers.values())))
     kept = np.unique(np.linspace(0, steps - 1, min(steps, POINTS)).astype(int))
     names = [signal.name for signal in environment.signals]
-    series: dict[str, dict[str, list[float]]] = {}
-    for name, act in controllers.items():
-        played = play(environment, episodes, steps, act)
-        shown = {**{signal: played.observations[:, 0, column] for column, signal in enumerate(names)},
-                 **{measure: values[:, 0] for measure, values in played.series.items()}}
-        series[name] = {key: _short(values[kept]) for key, values in shown.items()}
+    shown = {**{signal: played.observations[:, :, column] for column, signal in enumerate(names)}, **played.series}
+    series = {name: {key: _short(values[kept, number * values.shape[1] // len(controllers)])
+                     for key, values in shown.items()} for number, name in enumerate(controllers)}
     units = {**{signal.name: signal.unit for signal in environment.signals}, **environment.measures}
     return {"seconds": _short(kept * environment.step_seconds), "series": series, "units": units}
 
