@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from benchmarks.adaptation import accuracy as adaptation
 from benchmarks.adaptation.methods import METHODS
 from benchmarks.harness import entries
 from benchmarks.harness.code_digest import ROOT, _reached
+from benchmarks.harness.jobs import in_processes
 from models.adaptation.learner import NONE, supports
 from models.adaptation.pool.validation import absolute_percentage_errors
 
@@ -47,6 +50,17 @@ def one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptation, "code_digest", lambda *_: "code")
 
 
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting a process takes longer than what it measures: two tests do."""
+    def one_after_the_other(measure: Callable[..., Any], jobs: Sequence[Any], count: int,
+                            keep: Callable[[Any, Any], str]) -> None:
+        for job in jobs:
+            print(keep(job, measure(*job)), file=sys.stderr)
+
+    monkeypatch.setattr(adaptation, "in_processes", one_after_the_other)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return write_runs(tmp_path)
@@ -68,7 +82,8 @@ def keys(file: Path) -> set[tuple[Any, ...]]:
     return {(entry["split"], entry["seed"], entry["method"], entry["bases"]) for entry in content(file)["entries"]}
 
 
-def test_every_split_method_and_choice_of_runs_has_an_entry(file: Path) -> None:
+def test_every_split_method_and_choice_of_runs_has_an_entry(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptation, "in_processes", in_processes)
     splits = ("workload", "algorithm", "provider", "configuration")
     assert run(file, splits=splits) == 0
     assert keys(file) == {(kind, 0, method, bases) for kind in splits for method in METHOD_NAMES
@@ -171,6 +186,7 @@ def test_entries_of_other_data_stay(file: Path) -> None:
 
 def test_stopped_benchmark_keeps_what_it_had_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch,
                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(adaptation, "in_processes", in_processes)
     calls, write = [], entries.write_results
 
     def once(*arguments: Any) -> None:
