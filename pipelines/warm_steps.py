@@ -13,7 +13,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 # What more than one step imports. Great Expectations is for one step alone, and takes as long as all of these.
-PRELOADED = ("kfp.dsl.executor_main", "pandas", "onnxruntime", "sklearn.linear_model", "scipy.stats", "torch", "mlflow")
+PRELOADED = ("kfp.dsl.executor_main", "pandas", "onnxruntime", "sklearn.linear_model", "scipy.stats", "torch",
+             "mlflow.store.tracking.sqlalchemy_store")
 RUNTIME = "_KFP_RUNTIME"  # kfp then imports what a step needs, and no compiler
 SHORT, LONGEST = "/tmp", 60  # where the server's socket stands if this process's own place is longer: a path of 107
 # Starting a process also looks after those that ended; two threads that look after the same one both read its exit
