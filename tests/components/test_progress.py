@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,19 @@ def test_a_step_reports_start_progress_and_end(events: Path) -> None:
         ("finetune", "redis and 1 more")}
     assert done["workload"] == "redis" and note["message"] == "nothing to do" and end["workloads"] == 2
     assert middle["epoch"] == 1 and end["at"] >= start["at"] and end["peak_mb"] > 1
+
+
+def test_a_step_s_start_is_the_time_that_its_process_has_been_there_before(events: Path) -> None:
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", """
+import time
+time.sleep(0.2)
+from components.progress import step
+with step("ingest"):
+    time.sleep(0.1)
+"""], cwd=ROOT, check=True)
+    lived, end = time.monotonic() - began, read_events(events)[0][-1]
+    assert 0.2 <= end["startup_s"] <= lived - end["seconds"] + 0.02, "the kernel counts in hundredths of a second"
 
 
 @pytest.mark.parametrize(
