@@ -18,7 +18,8 @@ class Entries:
     """The entries of one result file.
 
     Attributes:
-        content: of the file, to which a benchmark adds what is true of all entries (machine, settings).
+        content: of the file, to which a benchmark adds what is true of all entries (machine, settings). Of two that
+            write one file, the last says what stands beside the entries.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Entries:
             raise InputError(f"--output: expected a file of format {file_format}, got {got} ({path}); "
                              "name another file")
         self._path, self._key, self._stands = path, key, stands
+        self._made: list[Entry] = []
         self.content = {**before, "entries": [entry for entry in before["entries"] if stands(before, entry)]}
 
     def __len__(self) -> int:
@@ -60,9 +62,10 @@ class Entries:
         """Adds the entries, and what another process has written to the file meanwhile, and writes it."""
         with one_writer(self._path):
             now = read_results(self._path) or {"entries": []}
-            ours = {self._key(entry): entry for entry in (*self.content["entries"], *entries)}
-            others = {self._key(entry): entry for entry in now["entries"] if self._stands(now, entry)}
-            self.content["entries"] = sorted((others | ours).values(), key=self._key)
+            self._made += entries
+            made = {self._key(entry) for entry in self._made}
+            others = [one for one in now["entries"] if self._stands(now, one) and self._key(one) not in made]
+            self.content["entries"] = sorted([*others, *self._made], key=self._key)
             write_results(self._path, self.content)
 
 

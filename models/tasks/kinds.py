@@ -55,9 +55,9 @@ def kind_of(name: Any, where: str, line: int | None = None) -> Kind:
         kind: Kind = importlib.import_module(module).KIND
     except (Exception, SystemExit) as error:
         raise _broken(name, error, at_line(where, line)) from error
-    # of its class first: what a property imports is for whoever reads it
-    if missing := [part for part in vars(Kind) if not part.startswith("_")
-                   and not (hasattr(type(kind), part) or hasattr(kind, part))]:
+    # of ours the class alone: what a property imports is for whoever reads it
+    whole = kind if "." in name else type(kind)
+    if missing := [part for part in vars(Kind) if not part.startswith("_") and not hasattr(whole, part)]:
         raise InputError(f"kind: expected a KIND with the whole contract (models/tasks/kind.py), got {name!r} without "
                          f"{', '.join(missing)} {at_line(where, line)}")
     return kind
