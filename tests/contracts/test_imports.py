@@ -38,6 +38,14 @@ def test_the_command_line_starts_without_the_heavy_ones() -> None:
         imported("pipelines.command_line"))
 
 
+@pytest.mark.parametrize(("task", "checked"), [("performance", True), ("autoscaling", False)])
+def test_a_task_is_read_without_what_draws_its_pages(task: str, checked: bool) -> None:
+    """Every step reads it, and the command line; a predictor's is checked without torch (a policy's takes steps)."""
+    check = "[kind_of(task.kind, '').check(task, name, '', None) for name in task.workloads]" if checked else "task"
+    loads = f"models.tasks.task; from models.tasks.kinds import kind_of; task = models.tasks.task.load_task({task!r})"
+    assert not {"torch", "matplotlib", "kfp", "mlflow"} & set(imported(f"{loads}; {check}; import json"))
+
+
 STEPS = sorted(path.stem for path in (ROOT / "components").glob("*.py") if path.stem not in ("__init__", "definitions"))
 
 
