@@ -42,11 +42,10 @@ from feature_store.strict_yaml import read_yaml
 from serving.actuators.actuators import ACTUATORS, actuator_kind
 from serving.control.checks import Distribution
 from serving.control.file_part import FilePart
-from serving.control.parts import Share
-from serving.control.query import FRESH_S, Query, read_query
+from serving.control.parts import Settings, Share
+from serving.control.query import FRESH_S, TIMEOUT_S, Query, read_query
 from serving.control.shield import Budget
 
-TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 5.0, 5.0, 4
 LEAST_WAIT_S = 0.01  # what nothing answers within
 KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "settings", "shield",
@@ -70,8 +69,8 @@ class ControllerFile:
     cool_down_s: float = 0.0
     budgets: tuple[Budget, ...] = ()
     distribution: Distribution = field(default_factory=Distribution)
-    hand_back_after: int = HAND_BACK_AFTER
-    deadline_s: float = DEADLINE_S
+    hand_back_after: int = Settings.hand_back_after
+    deadline_s: float = Settings.deadline_s
     keep_mb: float = KEEP_MB
     actuators: Mapping[str, Any] = field(default_factory=dict)  # part of the file -> what its actuator read there
 
@@ -126,8 +125,8 @@ def read_controller_file(path: Path, actuator: str = "dry-run") -> ControllerFil
         cool_down_s=shield.number("cool_down_s", 0.0, least=0.0),
         budgets=tuple(_budget(one, f"{path}") for one in shield.items("budgets")),
         distribution=_distribution(data.part("out_of_distribution", {})),
-        hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
-        deadline_s=data.number("deadline_s", DEADLINE_S, least=LEAST_WAIT_S),
+        hand_back_after=data.whole("hand_back_after", Settings.hand_back_after),
+        deadline_s=data.number("deadline_s", Settings.deadline_s, least=LEAST_WAIT_S),
         keep_mb=log.number("keep_mb", KEEP_MB),
         actuators={name: kind.read(data.part(name)) for name, kind in targets.items() if name in data.names})
 

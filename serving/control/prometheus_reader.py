@@ -12,7 +12,7 @@ from functools import partial
 from feature_store.errors import SourceError
 from feature_store.sources.prometheus_api import PrometheusApi
 from serving.control.parts import Readings
-from serving.control.query import Query
+from serving.control.query import TIMEOUT_S, Query
 from serving.control.side_by_side import SideBySide, TooLate
 
 
@@ -20,7 +20,7 @@ class PrometheusReader:
     """Implements `Reader`."""
 
     def __init__(self, url: str, queries: Mapping[str, Query], fixed: Mapping[str, float] = {},
-                 timeout_s: float = 5.0) -> None:
+                 timeout_s: float = TIMEOUT_S) -> None:
         """Args:
             url: base address of the server.
             queries: by input.

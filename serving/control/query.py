@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from serving.control.file_part import FilePart
 
-FRESH_S = 60.0
+FRESH_S, TIMEOUT_S = 60.0, 5.0  # oldest measurement; longest wait for all of a step together
 
 
 @dataclass(frozen=True)

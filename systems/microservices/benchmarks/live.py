@@ -14,17 +14,22 @@ Between anomalies are 6 to 9 s, and agents act on the requests of ten seconds: s
 ones for them.
 
 The policy is trained by `assay run` once, for a node of this size and an application of this many services (--home
-keeps it); the rules are tuned in the same run. Resumable: what is there of the same settings and policy is kept,
-whatever code made it, for a run takes an hour. Needs root, and control groups that may be written.
+keeps it); the rules are tuned in the same run. Resumable: what is there of the same settings and task is kept, whatever
+code made it, for a run takes an hour. Runs may be of several machines, each with a policy that was trained there; the
+arms of one run are of one machine and one policy, and a run that was begun elsewhere begins anew. Needs root, and
+control groups that may be written.
 """
 
 import argparse
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from benchmarks.control.live_agents import made_telemetry, promises, require_control_groups, trained
 from benchmarks.harness.entries import Entries
@@ -49,7 +54,8 @@ from systems.microservices.benchmarks.live_application import (
 from systems.microservices.interface import LEAST_CORES, STEP_SECONDS
 
 OUTPUT = RESULTS / "microservices_live.json"
-FORMAT = "assay-microservices-live/2"
+FORMAT = "assay-microservices-live/3"
+TASK = ROOT / "systems/microservices/microservices.yaml"
 HOME = ROOT / ".assay" / "microservices-live"
 POLICY, FIXED, NOBODY = "policy", "as little, fixed", "deployed"
 ARMS = (POLICY, FIXED, "aimd", "kubernetes", NOBODY, "critical-path")
@@ -75,11 +81,13 @@ def run(options: argparse.Namespace) -> None:
     home = options.home.resolve()
     policy = trained("microservices", WORKLOAD, made_telemetry(WINDOWS, STEP_SECONDS, RATE_RPS), home,
                      {"services": len(NAMES), "node_cores": CORES, "busy": BUSY})
-    settings = {"seconds": options.seconds, "policy": policy, "rate_rps": RATE_RPS, "cores": CORES,
-                "objective": OBJECTIVE}
+    settings = {"seconds": options.seconds, "rate_rps": RATE_RPS, "cores": CORES, "objective": OBJECTIVE,
+                "busy": BUSY, "task": _task_digest()}
+    machine = describe_machine()
+    made = {"policy": policy["function"], "machine": machine["cpu_model"]}
     entries = Entries(options.output, FORMAT, lambda one: (one["run"], ARMS.index(one["arm"])),
-                      lambda before, _: all(before.get(name) == value for name, value in settings.items()))
-    entries.content |= {"machine": {**describe_machine(), "date": now_utc()}, "code": code_version(), **settings}
+                      lambda before, entry: stands(settings, made, before, entry))
+    entries.content |= {"machine": machine, **settings}
     os.nice(-15)  # whoever looks and decides; the services run at this, too, and share by their groups' weights
     for number in range(options.runs):
         missing = [arm for arm in in_order(number) if not entries.has((number, ARMS.index(arm)))]
@@ -97,9 +105,26 @@ def run(options: argparse.Namespace) -> None:
             came = played(arm, number, options.seconds, True, limits, promised["objectives_ms"])
             found = outcome(came, promised["objectives_ms"])
             entries.add({"run": number, "arm": name, "promised": promised, **found, "decided": came.decided,
-                         "anomalies": len(came.anomalies), "beside": came.beside, "load_average": before})
+                         "anomalies": len(came.anomalies), "beside": came.beside, "load_average": before,
+                         "settings": arm.rule, **made, "code": code_version(), "date": now_utc()})
             print(f"run {number}, {name}: {100 * found['missed']:.1f} % of the seconds miss, "
                   f"{found['holds_again_s']:.1f} s until it holds again, limits {found['limits']:.2f}", flush=True)
+
+
+def stands(settings: Mapping[str, Any], made: Mapping[str, str], before: Mapping[str, Any],
+           entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of an earlier file stays: one of these settings, and of a run that is whole or goes on here.
+
+    Args:
+        made: policy and machine of what is measured now.
+    """
+    arms = {one["arm"] for one in before["entries"] if one["run"] == entry["run"]}
+    return (all(before.get(name) == value for name, value in settings.items())
+            and (arms == set(ARMS) or all(entry[name] == value for name, value in made.items())))
+
+
+def _task_digest() -> str:
+    return hashlib.sha256(json.dumps(yaml.safe_load(TASK.read_text()), default=str).encode()).hexdigest()[:16]
 
 
 def in_order(number: int) -> list[str]:
@@ -152,8 +177,10 @@ def outcome(came: Played, objectives_ms: Mapping[str, float]) -> dict[str, float
 
 
 def live_table(results: Mapping[str, Any]) -> str:
-    """A row an arm."""
-    entries, rows = results["entries"], []
+    """A row an arm; of runs that have all arms."""
+    arms = [(one["run"], one["arm"]) for one in results["entries"]]
+    entries = [one for one in results["entries"] if all((one["run"], arm) in arms for arm in ARMS)]
+    rows = []
     for arm in ARMS:
         if not (of := [one for one in entries if one["arm"] == arm]):
             continue
@@ -165,13 +192,14 @@ def live_table(results: Mapping[str, Any]) -> str:
                      *(f"{column(name, 1, 100.0)} %" for name in ("missed", "missed_calm", "late")),
                      column("limits", 3), f"{column('usage', 1, 100.0)} %", f"{column('dropped', 2, 100.0)} %",
                      column("beside", 2)])
-    runs, machine = {one["run"] for one in entries}, results["machine"]
+    runs, policies = {one["run"] for one in entries}, {one["policy"] for one in entries}
+    machines, dates = sorted({one["machine"] for one in entries}), sorted({one["date"][:10] for one in entries})
     anomalies = sum(one["anomalies"] for one in entries if one["arm"] == NOBODY)
     note = paragraph(
-        f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {results['seconds']:g} s with {anomalies} anomalies,",
-        f"means ± standard deviation, on {machine['cores']} cores of {machine['cpu_model']}; limits add up to at most",
-        f"{CORES:g} cores.",
-        f"{machine['date'][:10]}.")
+        f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {results['seconds']:g} s an arm with {anomalies} anomalies,",
+        f"by {len(policies)} polic{'ies' if len(policies) > 1 else 'y'}; means ± standard deviation over runs, on",
+        f"{results['machine']['cores']} cores of {' and '.join(machines)}; limits add up to at most {CORES:g} cores.",
+        f"{' to '.join(dates[:1] + dates[1:][-1:])}.")
     return (table(["arm", "s until it holds again", "misses a minute", "seconds that miss",
                    "of those without an anomaly", "late requests", "limits over the node", "of it used",
                    "requests dropped", "cores for agents and statuses"], rows, range(1, 10)) + f"\n\n{note}")

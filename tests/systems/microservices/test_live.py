@@ -19,7 +19,7 @@ from serving.control.coordinator import Coordinator, read_shared
 from systems.microservices.application.anomalies import Anomaly
 from systems.microservices.application.running import TOOLS
 from systems.microservices.benchmarks.law import by_law, law_table
-from systems.microservices.benchmarks.live import ARMS, FIXED, POLICY, deployed, in_order, outcome
+from systems.microservices.benchmarks.live import ARMS, FIXED, POLICY, deployed, in_order, live_table, outcome, stands
 from systems.microservices.benchmarks.live_application import CORES, NAMES, WARM_UP_S, Arm, Played, played
 from systems.microservices.coordinator import TELLER
 from systems.microservices.interface import LEAST_CORES
@@ -40,6 +40,31 @@ def test_each_run_begins_with_another_arm_and_fixed_limits_come_after_the_policy
     assert {one[0] for one in orders} == set(ARMS) - {FIXED}
     for one in orders:
         assert sorted(one) == sorted(ARMS) and one[one.index(POLICY) + 1] == FIXED
+
+
+def test_whole_runs_of_other_machines_stand_and_a_run_that_was_begun_elsewhere_begins_anew() -> None:
+    def entry(number: int, arm: str, **others: str) -> dict[str, object]:
+        return {"run": number, "arm": arm, "policy": "one", "machine": "a", **others}
+
+    before = {"seconds": 600.0, "entries": [*(entry(0, arm, machine="b", policy="two") for arm in ARMS),
+                                            *(entry(1, arm, machine="b") for arm in ARMS[1:]), entry(2, POLICY)]}
+    here = {"policy": "one", "machine": "a"}
+    for seconds, keep in ((600.0, {0, 2}), (300.0, set())):
+        kept = [one for one in before["entries"] if stands({"seconds": seconds}, here, before, one)]
+        assert {one["run"] for one in kept} == keep
+    assert not stands({"seconds": 600.0}, {"policy": "two", "machine": "a"}, before, before["entries"][-1])
+
+
+def test_the_table_is_of_runs_that_have_all_arms() -> None:
+    figures = dict.fromkeys(("holds_again_s", "begins_a_minute", "missed", "missed_calm", "late", "limits", "usage",
+                             "dropped", "beside"), 0.5)
+    made = {"anomalies": 60, "date": "2026-11-30T10:00:00+00:00"}
+    entries = [{"run": 0, "arm": arm, "policy": "one", "machine": "a", **figures, **made} for arm in ARMS]
+    entries += [{**one, "run": 1, "policy": "two", "machine": "b", "holds_again_s": 1.5} for one in entries]
+    entries.append({**entries[0], "run": 2, "holds_again_s": 99.0})
+    written = live_table({"entries": entries, "seconds": 600.0, "machine": {"cores": 2}})
+    assert "| **policy** | 1.0 ± 0.7 |" in written and "99" not in written
+    assert "2 runs of 600 s an arm with 120 anomalies, by 2 policies" in written and "2 cores of a and b" in written
 
 
 def test_a_second_misses_where_one_request_took_longer_than_its_type_may() -> None:
