@@ -38,7 +38,7 @@ MOST_DEPTH = 100_000  # of parentheses in parentheses, each of which takes some 
 MOST_DIGITS = 1_100  # of a number: the longest that float64 has exactly takes 767 significant ones, 1,077 in all
 MOST_BITS = 20_000  # of a sum's or product's numerator or denominator: five factors of 1,100 digits
 CHECKED = 1024  # cases and tokens between two looks at the clock
-COMMENT, TOKEN = re.compile(r";[^\n]*"), re.compile(r"[()]|[^\s()]+")
+COMMENT, TOKEN = re.compile(r";[^\r\n]*"), re.compile(r"[()]|[^\s()]+")
 # an exponent of three digits covers float64; as a fraction, 1e-999999999 would fill the memory
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 COMPARISONS = {"<=": (-1,), "<": (-1,), ">=": (1,), ">": (1,), "=": (-1, 1)}  # a ~ b: sign * (a - b) >= 0

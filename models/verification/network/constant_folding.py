@@ -4,6 +4,10 @@ onnx.reference means something else by a number of operators (Softmax before ops
 Unique), and a proof about weights that the runtime does not use says nothing. So each such node is run alone, as a
 file of one node, in the session that counterexamples are replayed in.
 
+Alone and in its file a node must mean the same, so two families are refused: a result of float16 that is not merely
+moved or converted (onnxruntime computes a chain of them in float32 and rounds once, or never), and numbers that are
+quantised (before a matrix product it leaves them so, and rounds the other factor to 8 bits).
+
 A file from anybody must not hang or fill the memory. Only operators whose work is known from the sizes before they run
 are folded: no loops, no branches, no recurrent cells, no convolutions, nothing whose size depends on data. All work on
 constants of one file has a limit together, MOST_WORK.
@@ -43,8 +47,12 @@ FOLDED = frozenset((
     *("Range", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze"),
     *("ArgMax", "ArgMin", "CumSum", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
     *("ReduceSum", "ReduceSumSquare"),
-    *("BatchNormalization", "DequantizeLinear", "Gemm", "Hardmax", "LogSoftmax", "MatMul", "QuantizeLinear", "Softmax"),
+    *("BatchNormalization", "Gemm", "Hardmax", "LogSoftmax", "MatMul", "Softmax"),
 ))
+# What gives float16 numbers as they were, or rounds each once.
+MOVED = frozenset(("Cast", "CastLike", "Concat", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Reshape",
+                   "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"))
+HALF = np.dtype(np.float16)
 
 
 class ConstantFolder:
@@ -70,6 +78,10 @@ class ConstantFolder:
                              f"got {node.op_type}: export the file with its result in its place")
         for array in operands.values():
             _require_type(array)
+        if node.op_type not in MOVED and any(array.dtype == HALF for array in operands.values()):
+            raise InputError("constants of float16 must be moved or converted alone, for onnxruntime need not round "
+                             f"what it computes of them to float16, got {node.op_type}: export the file with its "
+                             "result in its place")
         _require_defined(node, [operands[name] for name in node.input if name])
         small = {name: array for name, array in operands.items() if array.size <= SMALL}
         model = self._model(node, operands, small)

@@ -53,6 +53,7 @@ MOST_MODEL = 2**31  # bytes: no ONNX file has more
 PIECE = 2**24  # bytes that are unpacked between two looks at the clock
 OLDEST_OPSET = 7  # before it Add, Mul and Gemm broadcast by attributes
 FLOATS = {TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16}
+NO_CHANGE = ("Cast", "Split")  # beside MOVES: what may go before a fusion is looked for
 KINDS: dict[str, Kind] = {"Relu": "relu", "LeakyRelu": "leaky_relu", "Tanh": "tanh", "Sigmoid": "sigmoid"}
 
 
@@ -158,6 +159,7 @@ class _Reader:
                              f"{[d.dim_param or d.dim_value for d in tensor.shape.dim]} (input {entry.name!r})")
         self.number = self.dtype = np.dtype(FLOATS[tensor.elem_type])
         self.output_name, self.narrowed = graph.output[0].name, False
+        self.made_by = {name: node for node in graph.node for name in node.output}
         self.values[entry.name] = self.input = Expression(tuple(sizes), {0: (None, None)})
 
     def run(self, node: onnx.NodeProto) -> None:
@@ -206,6 +208,8 @@ class _Reader:
             if types - {self.dtype}:
                 raise InputError(f"operands must have the input's type {self.dtype}, got {', '.join(map(str, types))}")
             self._require_factors(kind, operands)
+            if kind == "BatchNormalization":
+                self._require_channels(node)
             return [ARITHMETIC[kind](attributes, *operands)]
         x, rest = operands[0], [operand for operand in operands[1:] if not isinstance(operand, Expression)]
         if not isinstance(x, Expression) or len(rest) < len(operands) - 1:
@@ -258,6 +262,24 @@ class _Reader:
             if isinstance(operand, np.ndarray) and operand.size == 1 and \
                     (objection := self.factors.objection(operand.item(), kind == "Div", operand.dtype)):
                 raise InputError(objection)
+
+    def _require_channels(self, node: onnx.NodeProto) -> None:
+        """onnxruntime 1.31.1 multiplies the columns of a matrix by the factors of a BatchNormalization after its
+        product, also where a Transpose between the two has made the rows its channels."""
+        above, turned = self.made_by.get(node.input[0]), False
+        while above is not None and (above.op_type in MOVES or above.op_type in NO_CHANGE or self._does_nothing(above)):
+            turned |= above.op_type in ("Transpose", "Reshape")
+            variable = [name for name in above.input if isinstance(self.values.get(name), Expression)]
+            above = self.made_by.get(variable[0]) if variable else None
+        if turned and above is not None and above.op_type == "MatMul":
+            raise InputError("BatchNormalization must not stand behind a MatMul whose result is transposed or "
+                             "reshaped, which onnxruntime fuses to something else: export the file with its factors in "
+                             "the matrix")
+
+    def _does_nothing(self, node: onnx.NodeProto) -> bool:
+        neutral = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}.get(node.op_type)
+        constants = [value for name in node.input if isinstance(value := self.values.get(name), np.ndarray)]
+        return neutral is not None and len(constants) == 1 and bool((constants[0] == neutral).all())
 
     def _activation(self, kind: Kind, attributes: Attributes, x: Expression) -> Expression:
         leak = attributes.get("alpha", float(np.float32(0.01))) if kind == "leaky_relu" else 0.0

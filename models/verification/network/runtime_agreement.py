@@ -2,8 +2,9 @@
 
 A proof is about the normal form of a file. Should reader and runtime differ on what an operator means, the proof says
 nothing about what runs. So `require_agreement` runs the file itself, as it stands and with onnxruntime's default
-optimisations (which is how it will be run), at random points of the box and at corners of it, and refuses the file
-where an output is further from the normal form's than rounding explains.
+optimisations (which is how it will be run), at random points of the box, at corners of it and where units of the
+network switch, and refuses the file where an output is further from the normal form's than rounding explains. Points
+are no proof: in a sliver between units that switch together two meanings may differ and no point be there.
 
 What rounding explains is estimated, for worst cases are of no use here: on a network of ACAS Xu they come to 20 times
 the output's range, what happens to a millionth of it. The estimate is Monte Carlo arithmetic (Parker, CSD-970002,
@@ -48,6 +49,8 @@ class Boxes(Protocol):
 # Points: uniform ones, and corners of boxes; the same ones for every file, and as many that depend on its digest, so
 # that nobody can make a file differ between the former alone.
 RANDOM_POINTS, CORNERS, SEED = 24, 16, 0
+# Lines in a box on which a unit that switches is looked for, by so many halvings; less of a network of many weights.
+SWITCHES, HALVINGS, MOST_PRODUCTS = 24, 40, 2**33
 # Unit roundoff of float64, in which the normal form is composed and evaluated.
 UNIT = 2.0**-53
 # onnxruntime's own tanh and sigmoid are within a few units of roundoff of the true ones, absolutely.
@@ -90,9 +93,11 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
         raise InputError(f"model must stay the same while it is read, got another content ({where})")
     sessions = [_Session(file, optimised, where) for optimised in (False, True)]
     filled = [chosen for chosen in boxes if len(chosen.lower)]
-    x = np.concatenate([points(filled, sessions[0].dtype, seed) for seed in (SEED, int(sha256, 16))])
+    seeds = (SEED, int(sha256, 16))
+    x = np.concatenate([points(filled, sessions[0].dtype, seed) for seed in seeds])
     if not len(x):
         return
+    x = np.concatenate([x, *(switches(stages, filled, sessions[0].dtype, seed) for seed in seeds)])
     nodes = len(onnx.load_model_from_string(file).graph.node)
     taken: np.dtype[Any] = sessions[0].dtype
     expected, allowed = evaluate(stages, x, taken if executed is None else executed, nodes)
@@ -124,10 +129,52 @@ def points(boxes: Sequence[Boxes], dtype: np.dtype[Any], seed: int = SEED) -> Ar
                 found.append((low, high)[k])
             elif k < CORNERS:
                 found.append(np.where(rng.random(len(low)) < 0.5, low, high))
-            else:  # halves, for a width may exceed the largest number
-                found.append(np.clip(2 * (low / 2 + (high / 2 - low / 2) * rng.random(len(low))), low, high))
+            else:
+                found.append(_between(low, high, rng))
         x = np.array(found).astype(dtype).astype(np.float64)
     return x[np.isfinite(x).all(axis=1)] if found else x
+
+
+def switches(stages: Sequence[Stage], boxes: Sequence[Boxes], dtype: np.dtype[Any], seed: int) -> Array:
+    """Points (m, n) of the type in the boxes, on both sides of where a unit switches: on a line between two random
+    points of a box, of the units whose argument changes its sign one that is drawn at random."""
+    rng, ends = np.random.default_rng([seed, 1]), list[Array]()
+    weights = sum(matrix.size for stage in stages for matrix in stage.matrices.values())
+    with np.errstate(over="ignore", invalid="ignore"):  # of walls beyond the type
+        for _ in range(min(SWITCHES, MOST_PRODUCTS // (HALVINGS * max(weights, 1)))):
+            chosen = boxes[int(rng.integers(len(boxes)))]
+            box = int(rng.integers(len(chosen.lower)))
+            low, high = inward(chosen.lower[box], chosen.upper[box], dtype)
+            ends.append(np.stack([low, high, *(_between(low, high, rng) for _ in range(2))]))
+    lines = np.array([one for one in ends if np.isfinite(one).all()])
+    if not len(lines):
+        return np.zeros((0, stages[0].matrices[0].shape[1] if 0 in stages[0].matrices else 0))
+    low, high, first, last = lines.swapaxes(0, 1)
+    switched = (_arguments(stages, first) > 0) != (_arguments(stages, last) > 0)
+    of = switched.any(axis=1)
+    low, high, first, last, switched = (values[of] for values in (low, high, first, last, switched))
+    if not len(first):
+        return first
+    unit = np.argmax(rng.random(switched.shape) * switched, axis=1)
+    rows, begins = np.arange(len(first)), (_arguments(stages, first) > 0)[np.arange(len(first)), unit]
+    for _ in range(HALVINGS):
+        middle = first / 2 + last / 2
+        same = ((_arguments(stages, middle)[rows, unit] > 0) == begins)[:, None]
+        first, last = np.where(same, middle, first), np.where(same, last, middle)
+    found = np.concatenate([first, last]).astype(dtype).astype(np.float64)
+    return np.clip(found, np.tile(low, (2, 1)), np.tile(high, (2, 1)))
+
+
+def _between(low: Array, high: Array, rng: np.random.Generator) -> Array:
+    """A random point of a box; by halves, for a width may exceed the largest number."""
+    return np.clip(2 * (low / 2 + (high / 2 - low / 2) * rng.random(len(low))), low, high)
+
+
+def _arguments(stages: Sequence[Stage], x: Array) -> Array:
+    """(m, units) what is given to each unit of an activation at x (m, n)."""
+    arguments = [np.zeros((len(x), 0))]
+    stage_values(stages, x, arguments=arguments)
+    return np.concatenate(arguments, axis=1)
 
 
 def evaluate(stages: Sequence[Stage], x: Array, dtype: np.dtype[Any], nodes: int) -> tuple[Array, Array]:
@@ -168,14 +215,20 @@ class _Rounding:
         return np.asarray(off * self.rng.choice((-1.0, 1.0), off.shape))
 
 
-def stage_values(stages: Sequence[Stage], x: Array, rounding: _Rounding | None = None) -> Array:
-    """y (m, o) at x (m, n), in float64; with what each execution in another type adds, if any."""
+def stage_values(stages: Sequence[Stage], x: Array, rounding: _Rounding | None = None,
+                 arguments: list[Array] | None = None) -> Array:
+    """y (m, o) at x (m, n), in float64; with what each execution in another type adds, if any.
+
+    arguments: takes what is given to the units of each activation.
+    """
     values = [x]
     with np.errstate(over="ignore", invalid="ignore"):
         for stage in stages:
             require_time()
             z = sum((values[s] @ m.T for s, m in stage.matrices.items()), stage.offset)
             z = z if rounding is None else z + rounding.of_sum(stage, values)
+            if arguments is not None and stage.kind != "identity":
+                arguments.append(z)
             a = _ACTIVATIONS[stage.kind](z, stage.leak)
             if rounding is not None and stage.kind not in ("identity", "relu"):
                 a = a + rounding.of_function(a)

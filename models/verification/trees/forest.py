@@ -25,6 +25,7 @@ AT_ONCE = 2**22  # comparisons
 FLOAT32 = np.dtype(np.float32)
 UNIT32, UNIT64 = 2.0**-24, 2.0**-53
 TINY32, TINY64 = 2.0**-126, 2.0**-1022
+LARGEST32 = 2.0**127  # half of what float32 holds, so that rounding leads no sum beyond
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,11 @@ class Forest:
                                for part in self._parts(len(points), self.outputs)]) / self.divisor
 
     def _executed(self, sizes: Floats) -> Floats:
-        """Of sums of absolute values: additions, an average's division, float64's own."""
-        return 1.01 * (len(self.starts) + 2) * (UNIT32 + UNIT64) * (sizes + abs(self.base)) + TINY32
+        """Of sums of absolute values: additions, an average's division, float64's own. Infinite where a sum, in some
+        order, may leave float32."""
+        most = sizes * self.divisor + abs(self.base)
+        error = 1.01 * (len(self.starts) + 2) * (UNIT32 + UNIT64) * (sizes + abs(self.base)) + TINY32
+        return np.where(most <= LARGEST32, error, np.inf)
 
     def largest(self, low: Floats, high: Floats, rows: Floats) -> Floats:
         """(B, q) upper bounds of rows (q, o) @ y over boxes (B, n), as tight as rounding allows where each tree has one

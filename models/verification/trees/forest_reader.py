@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from models.verification.checker.archive import Rejected
@@ -143,7 +144,12 @@ def _forest(attributes: Mapping[str, Any], inputs: int, scalings: list[Scaling])
     if base.shape != (outputs,) or not np.isfinite(base).all():
         raise Rejected(f"base_values must be {outputs} finite numbers, got shape {base.shape}")
     tree, low, high, leaf = _leaves(_Nodes(attributes, inputs, scalings))
-    values = _values(attributes, leaf, outputs)
+    values, named = _values(attributes, leaf, outputs)
+    if outputs > 1:
+        in_all = np.logical_and.reduceat(named, np.flatnonzero(np.diff(tree, prepend=-1)), axis=0)
+        if missing := np.flatnonzero((base != 0) & ~in_all.any(axis=0)).tolist():
+            raise Rejected("base_values of several outputs must be of such that every leaf of some tree names, for "
+                           f"onnxruntime gives 0 without them where none does, got one of output {missing[0]}")
     divisor = int(tree[-1]) + 1 if aggregate == b"AVERAGE" else 1
     return Forest(tree, low, high, values, base, divisor)
 
@@ -161,6 +167,10 @@ class _Nodes:
             raise Rejected(f"nodes_modes must be BRANCH_LEQ, BRANCH_LT or LEAF, got {sorted(strange)[0]!r}")
         self.inputs = inputs
         self.trees = columns["treeids"]
+        runs = [tree for tree, before in zip(self.trees, [None, *self.trees], strict=False) if tree != before]
+        if min(self.trees) < 0 or len(set(runs)) < len(runs):
+            raise Rejected("nodes of a tree must stand together, with an id from 0 on: onnxruntime begins a tree "
+                           f"wherever the id changes; got {runs[:12]}")
         self.row = {key: row for row, key in enumerate(zip(columns["treeids"], columns["nodeids"], strict=True))}
         if len(self.row) < sizes["modes"]:
             raise Rejected("nodes must have different ids in their tree, got one twice")
@@ -282,8 +292,8 @@ def _roots(nodes: _Nodes) -> list[int]:
     return list(firsts.values())
 
 
-def _values(attributes: Mapping[str, Any], leaves: list[int], outputs: int) -> Floats:
-    """(L, o)."""
+def _values(attributes: Mapping[str, Any], leaves: list[int], outputs: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """(L, o) what a leaf adds to each output, and whether it names it."""
     columns = {key: attributes.get(f"target_{key}", []) for key in ("treeids", "nodeids", "ids", "weights")}
     if len({len(column) for column in columns.values()}) != 1:
         raise Rejected("targets must have as many of each attribute, got "
@@ -292,6 +302,7 @@ def _values(attributes: Mapping[str, Any], leaves: list[int], outputs: int) -> F
     place = {nodes[row]: number for number, row in enumerate(leaves)}
     is_leaf = {key for key, mode in zip(nodes, attributes["nodes_modes"], strict=True) if mode == b"LEAF"}
     values, given = np.zeros((len(leaves), outputs)), set[tuple[int, int, int]]()
+    named = np.zeros(values.shape, dtype=bool)
     for tree, node, target, weight in zip(*columns.values(), strict=True):
         key = (tree, node)
         if key not in is_leaf or not 0 <= target < outputs or (*key, target) in given or not np.isfinite(weight):
@@ -300,7 +311,8 @@ def _values(attributes: Mapping[str, Any], leaves: list[int], outputs: int) -> F
         given.add((*key, target))
         if key in place:  # else no input reaches it
             values[place[key], target] = np.float32(weight)
-    return values
+            named[place[key], target] = True
+    return values, named
 
 
 def _named(node: onnx.NodeProto) -> str:

@@ -183,6 +183,14 @@ def test_a_compressed_file_reads_as_a_plain_one(tmp_path: Path) -> None:
     assert plain.coefficients.tolist() == packed.coefficients.tolist() == [[[[-1.0, 1.0]]]]
 
 
+def test_a_comment_ends_at_a_carriage_return_too() -> None:
+    unsafe = parse_vnnlib("(declare-const X_0 Real)(declare-const Y_0 Real)(assert (<= X_0 1))(assert (>= X_0 0))"
+                          "; unsafe:\r(assert (>= Y_0 5))\n", 1, 1)
+    alone = parse_vnnlib("(declare-const X_0 Real)(declare-const Y_0 Real)(assert (<= X_0 1))(assert (>= X_0 0))"
+                         "(assert (>= Y_0 5))", 1, 1)
+    assert unsafe == alone
+
+
 def test_comments_line_ends_and_declare_fun_are_understood() -> None:
     unsafe = parse_vnnlib("; (assert (<= X_0 (\r\n(declare-fun X_0 () Real);)\r\n\t(declare-const\nY_0 Real)"
                           "(assert(and(<= X_0 1)(>= X_0 0);x\n))(assert(or(<= Y_0 1)))", 1, 1)

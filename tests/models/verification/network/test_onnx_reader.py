@@ -485,7 +485,7 @@ class Chain:
             rows, inner = shape[::-1] if flips["transA"] else shape
             weight = self.constant(*((3, inner) if flips["transB"] else (inner, 3)))
             self.node(kind, f"{x} {weight} {self.constant(3)}", (rows, 3), alpha=0.5, beta=0.7, **flips)
-        elif kind == "BatchNormalization" and len(shape) > 1:
+        elif kind == "BatchNormalization" and len(shape) > 1 and not self.turned:
             scale, bias, mean = (self.constant(shape[1]) for _ in range(3))
             self.node(kind, f"{x} {scale} {bias} {mean} {self.constant(shape[1], low=0.5)}", shape, epsilon=0.125)
         elif kind == "Concat" and np.prod(shape) <= 6:
@@ -512,6 +512,14 @@ class Chain:
             order = [int(k) for k in rng.permutation(len(shape))]
             self.node(kind, x, [shape[k] for k in order], perm=order)
 
+    @property
+    def turned(self) -> bool:
+        """Whether a product may have been transposed or reshaped since the last activation; fused wrongly."""
+        since = list[str]()
+        for node in self.nodes:
+            since = [] if node.op_type in KINDS else [*since, node.op_type]
+        return "MatMul" in since and bool({"Transpose", "Reshape"} & set(since))
+
     def build(self) -> bytes:
         self.nodes.append(op("Identity", next(reversed(self.shapes))))
         return build(self.nodes, self.constants, self.shapes["x"], dtype=np.float64)
@@ -527,6 +535,37 @@ def chains(draw: Callable[..., Any], longest: int) -> bytes:
     for kind in draw(st.lists(st.sampled_from(STEPS), min_size=1, max_size=longest)):
         chain.step(kind)
     return chain.build()
+
+
+IDENTITY = np.eye(4)
+FACTORS = {"w": IDENTITY, "s": np.array([1e-3, 1000.0, 1.0, 1.0]), "o": np.zeros(4), "v": np.ones(4)}
+NORMALISED = op("BatchNormalization", "t s o o v")
+FUSED_WRONGLY: dict[str, list[NodeProto]] = {
+    "transposed": [op("MatMul", "x w", "m"), op("Transpose", "m", "t", perm=[1, 0])],
+    "reshaped": [op("MatMul", "x w", "m"), op("Reshape", "m to", "t")],
+    "after what changes nothing": [op("MatMul", "x w", "m"), op("Mul", "m v1", "n"), op("Identity", "n", "p"),
+                                   op("Transpose", "p", "t", perm=[1, 0])],
+}
+
+
+@pytest.mark.parametrize("name", FUSED_WRONGLY)
+def test_a_normalisation_that_onnxruntime_fuses_with_another_axis_is_refused(name: str) -> None:
+    constants = FACTORS | {"to": integers(4, 4), "v1": np.ones(1)}
+    with pytest.raises(InputError, match="BatchNormalization must not stand behind a MatMul whose result is trans"):
+        read_onnx(build([*FUSED_WRONGLY[name], NORMALISED], constants, (4, 4)))
+
+
+@pytest.mark.parametrize("nodes", [
+    [op("MatMul", "x w", "t")], [op("Transpose", "x", "t", perm=[1, 0])],
+    [op("MatMul", "x w", "m"), op("Relu", "m", "r"), op("Transpose", "r", "t", perm=[1, 0])],
+    [op("Gemm", "x w o", "m"), op("Transpose", "m", "t", perm=[1, 0])],
+], ids=["product", "turned", "activation between", "gemm"])
+def test_a_normalisation_that_onnxruntime_keeps_is_read(nodes: list[NodeProto]) -> None:
+    content = build([*nodes, NORMALISED], FACTORS, (4, 4))
+    optimised = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    (y,) = optimised.run(None, {"x": x})
+    np.testing.assert_allclose(read_onnx(content).graph.value(x.reshape(1, -1))[0], y.ravel(), rtol=1e-4)
 
 
 @few

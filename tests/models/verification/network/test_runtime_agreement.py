@@ -29,6 +29,7 @@ from models.verification.network.runtime_agreement import (
     chain_stages,
     points,
     require_agreement,
+    switches,
 )
 from tests.models.verification.certified import SCALING, monotone, prove, task_with
 from tests.models.verification.network.test_onnx_reader import PUBLIC, build, chains, op
@@ -139,7 +140,9 @@ def test_half_of_the_points_depend_on_the_file(monkeypatch: pytest.MonkeyPatch) 
         stages, x, *rest))[1])
     for bias in (0.0, 1.0, 1.0):
         compare(dense_model([[[1.0, 2.0]], [[1.0]]], [[bias], [0.0]]).SerializeToString())
-    first, second, again = (set(map(tuple, x.tolist())) for x in found)
+    drawn = 2 * (RANDOM_POINTS + CORNERS)  # the rest is where units switch
+    assert all(len(x) > drawn for x in found)
+    first, second, again = (set(map(tuple, x[:drawn].tolist())) for x in found)
     corners, shared = 4, set(map(tuple, points(cube(2), np.dtype(np.float32)).tolist()))
     assert second == again and first & second >= shared and len(first - second) == RANDOM_POINTS
     assert len(first) == 2 * RANDOM_POINTS + corners
@@ -175,8 +178,37 @@ def test_a_constant_that_onnxruntime_rounds_elsewhere_in_a_whole_file_is_refused
     sides = {name: numpy_helper.from_array(np.array([value], np.float16)) for name, value in (("a", 1.8), ("b", 1e-3))}
     nodes = [*(op("Constant", "", name, value=value) for name, value in sides.items()), op("Sub", "a b", "c"),
              op("Cast", "c", "d", to=onnx.TensorProto.FLOAT), op("Mul", "x d")]
-    with pytest.raises(InputError, match="network as read must compute what onnxruntime"):
+    with pytest.raises(InputError, match="constants of float16 must be moved or converted alone"):
         compare(build(nodes, {}, (1, 1)))
+
+
+def test_what_differs_in_a_sliver_where_units_switch_is_seen() -> None:
+    """A bump of one at 0.7003, a ten-thousandth wide, is read as one of two: at no other point do they differ."""
+    wide = 1e4
+    content = dense_model([[[wide], [-wide]], [[-1.0, -1.0]], [[1.0]]],
+                          [[-0.7003 * wide, 0.7003 * wide], [1.0], [0.0]]).SerializeToString()
+    graph = read_onnx(content).graph
+    box = [Box(np.zeros((1, 1)), np.ones((1, 1)))]
+    compare(content, graph, box)
+    twice = changed(graph, 1.0)
+    apart = points(box, np.dtype(np.float32))
+    assert np.array_equal(graph.value(apart), twice.value(apart)), "or random points would do"
+    with pytest.raises(InputError, match=r"network as read must compute .* at \[0\.700"):
+        compare(content, twice, box)
+
+
+def test_points_at_switches_are_on_both_sides_in_the_box() -> None:
+    content = random_file(3, np.float32)
+    graph, number = read_onnx(content).graph, np.dtype(np.float32)
+    box = Box(np.full((1, graph.inputs), 0.25), np.full((1, graph.inputs), 0.75))
+    x = switches(graph_stages(graph), [box], number, 0)
+    assert len(x) > 10 and len(x) % 2 == 0 and (x == x.astype(number)).all()
+    assert ((x >= box.lower) & (x <= box.upper)).all()
+    first, last = np.split(x, 2)
+    assert np.abs(first - last).max() <= 2 * np.spacing(number.type(1.0))
+    np.testing.assert_array_equal(x, switches(graph_stages(graph), [box], number, 0))
+    linear = read_onnx(dense_model([[[1.0, 2.0]]], [[0.0]]).SerializeToString()).graph
+    assert len(switches(graph_stages(linear), cube(2), number, 0)) == 0
 
 
 def test_a_file_that_changes_meanwhile_is_refused() -> None:

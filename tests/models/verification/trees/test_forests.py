@@ -23,6 +23,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from feature_store.errors import InputError
 from models.verification.decide import decide
+from models.verification.network.runtime_session import open_session
 from models.verification.proof_file import check_proof, write_proof
 from models.verification.trees.forest_reader import read_forest
 from models.verification.verdict import BoxTree, Status
@@ -310,6 +311,8 @@ MALFORMED: dict[str, tuple[Callable[[onnx.ModelProto], None], str]] = {
     "value of another output": (_changed("target_ids", [0, 4]), "target must be"),
     "infinite value": (_changed("target_weights", [1.0, float("inf")]), "target must be"),
     "base": (_changed("base_values", [1.0, 2.0]), "base_values must be 1"),
+    "trees among each other": (_changed("nodes_treeids", [0, 1, 0]), "nodes of a tree must stand together"),
+    "tree below 0": (_changed("nodes_treeids", [-1, -1, -1]), "nodes of a tree must stand together"),
     "double": (_changed("nodes_values_as_tensor", helper.make_tensor("t", 11, [3], [0.5, 0.0, 0.0])),
                "float32 attributes"),
 }
@@ -325,6 +328,48 @@ def test_what_is_no_forest_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     text = "features: [a, b]\noutputs: [y]\nbox: {a: [0, 1], b: [0, 1]}\nproperties: [range: {output: y, maximum: 3}]\n"
     with pytest.raises(InputError, match=message):
         decide(*written(tmp_path, model, text))
+
+
+def test_a_base_value_that_onnxruntime_leaves_out_is_refused(tmp_path: Path) -> None:
+    """Of several outputs it gives 0 where no leaf that is met names one; where one tree always does all is well."""
+    text = "features: [a]\noutputs: [y, z]\nbox: {a: [0, 1]}\nproperties: [range: {output: z, minimum: 99}]\n"
+    model = forest_model([(0, 0.5, [1.0, 1.0], [1.0])], 1, outputs=2, base_values=[0.0, 100.0])
+    ran = open_session(model.SerializeToString()).run(None, {"x": np.array([[0.25], [0.75]], np.float32)})[0]
+    assert ran[:, 1].tolist() == [101.0, 0.0]
+    with pytest.raises(InputError, match="base_values of several outputs must be of such that every leaf"):
+        decide(*written(tmp_path, model, text))
+    more = forest_model([(0, 0.5, [1.0, 1.0], [1.0]), [0.0, 0.0]], 1, outputs=2, base_values=[0.0, 100.0])
+    assert decide(*written(tmp_path, more, text)).verdict == "PROVED"
+
+
+def test_a_leaf_that_no_random_point_meets_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leaf a ten-millionth wide among the walls of a hundred others."""
+    from dataclasses import replace
+
+    from models.verification.trees import decide_forest
+
+    trees: list[Any] = [(0, 0.7000002, (0, 0.7000001, [0.0], [1.0]), [0.0])]
+    trees += [(0, k / 100, [0.0], [0.0]) for k in range(100)]
+    files = written(tmp_path, forest_model(trees, 1),
+                    "features: [a]\noutputs: [y]\nbox: {a: [0, 1]}\nproperties: [range: {output: y, maximum: 3}]\n")
+    assert decide(*files).verdict == "PROVED"
+    read = decide_forest.read_forest
+
+    def doubled(content: bytes) -> Any:
+        found = read(content)
+        return replace(found, values=2 * found.values)
+
+    monkeypatch.setattr(decide_forest, "read_forest", doubled)
+    with pytest.raises(InputError, match="forest as read must compute what onnxruntime computes"):
+        decide(*files)
+
+
+def test_sums_that_may_leave_float32_are_not_proved(tmp_path: Path) -> None:
+    """Added in one order they are 0, in another infinite."""
+    trees: list[Any] = [(0, 0.7002, (0, 0.7001, [0.0], [value]), [0.0]) for value in (3e38, 3e38, -3e38, -3e38)]
+    found = decide(*written(tmp_path, forest_model(trees, 1), "features: [a]\noutputs: [y]\nbox: {a: [0, 1]}\n"
+                            "properties: [range: {output: y, maximum: 1.0e+38}]\n"))
+    assert found.verdict == "UNKNOWN" and "must stay within float32" in str(found)
 
 
 def test_what_onnxruntime_computes_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
