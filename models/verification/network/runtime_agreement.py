@@ -50,7 +50,7 @@ class Boxes(Protocol):
 # that nobody can make a file differ between the former alone.
 RANDOM_POINTS, CORNERS, SEED = 24, 16, 0
 # Lines in a box on which a unit that switches is looked for, by so many halvings; less of a network of many weights.
-SWITCHES, HALVINGS, MOST_PRODUCTS = 24, 40, 2**33
+SWITCHES, HALVINGS, MOST_PRODUCTS = 24, 40, 2**32
 # Unit roundoff of float64, in which the normal form is composed and evaluated.
 UNIT = 2.0**-53
 # onnxruntime's own tanh and sigmoid are within a few units of roundoff of the true ones, absolutely.
