@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,10 @@ from models.configuration import LEDGER_DATABASE
 from pipelines.commands.known_names import require_in_ledger
 from serving.bundle import check_bundle
 from serving.control.champion import champion_of_ledger
-from serving.control.control_step import ControlStep
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import hold_signal
 from serving.control.start import ControlRequest, control, json_of, line_of, release, was_started
+from serving.lines import Lines
 from serving.predictions.start import ServeRequest, serve
 from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
@@ -175,7 +176,8 @@ def _serve(given: argparse.Namespace) -> int:
         require_in_ledger(state, given.task, *given.workloads)
     chosen = {name: getattr(given, name) for name in ServeRequest.__dataclass_fields__}
     request = ServeRequest(**{**chosen, "workloads": tuple(given.workloads), "bundles": tuple(given.bundles)})
-    serve(request, state, lambda line: print(printable(line), flush=True))
+    with Lines(sys.stdout) as lines:
+        serve(request, state, lines)
     return 0
 
 
@@ -186,8 +188,8 @@ def _control(given: argparse.Namespace) -> int:
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
     if request.bundle is None and not was_started(request, state.home):
         require_in_ledger(state, request.task, request.workload)
-    control(request, state, _show_json if given.json else _show,
-            lambda line: print(printable(line), file=sys.stderr if given.json else sys.stdout, flush=True))
+    with Lines(sys.stdout) as lines, Lines(sys.stderr) if given.json else nullcontext(lines) as notes:
+        control(request, state, lambda record: lines(json_of(record) if given.json else line_of(record)), notes)
     return 0
 
 
@@ -199,14 +201,6 @@ def _release(given: argparse.Namespace) -> int:
     else:
         print(printable(said))
     return 0
-
-
-def _show(record: ControlStep) -> None:
-    print(printable(line_of(record)), flush=True)
-
-
-def _show_json(record: ControlStep) -> None:
-    print(json_of(record), flush=True)
 
 
 def _check(given: argparse.Namespace) -> int:

@@ -1,5 +1,7 @@
 """`assay control`: a controller that acts."""
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +20,8 @@ from pipelines.console import (
     reported,
     working,
 )
-from serving.control.control_step import ControlStep
 from serving.control.kill_switch import hold_signal
+from serving.lines import Lines
 
 
 @reported
@@ -63,7 +65,7 @@ def control(
     Before anything is trained: assay control --generic --shadow -w shop --controller controller.yaml --actuator watch
     """
     hold_signal()
-    from serving.control.start import ControlRequest, keyed, was_started
+    from serving.control.start import ControlRequest, json_of, keyed, line_of, was_started
     from serving.control.start import control as run_controller
 
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
@@ -71,8 +73,10 @@ def control(
     configuration = keyed(request, configuration_from(config))
     if request.needs_ledger and not was_started(request, configuration.home):
         require_in_ledger(configuration, task, workload)
-    run_controller(request, configuration, _json if json_output else _told, print_note if json_output else print_line,
-                   working("loading the champion", json_output))
+    with Lines(sys.stdout) as lines, Lines(sys.stderr) if json_output else nullcontext(lines) as notes:
+        run_controller(request, configuration,
+                       lambda record: lines(json_of(record) if json_output else line_of(record)), notes,
+                       working("loading the champion", json_output))
 
 
 @reported
@@ -96,16 +100,3 @@ def release(
         print_json({"released": said})
     else:
         print_line(said)
-
-
-def _json(record: ControlStep) -> None:
-    from serving.control.start import json_of
-
-    print(json_of(record), flush=True)
-
-
-def _told(record: ControlStep) -> None:
-    """A line a step."""
-    from serving.control.start import line_of
-
-    print_line(line_of(record))

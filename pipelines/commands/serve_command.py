@@ -1,5 +1,6 @@
 """`assay serve`: predictions of checked champions over HTTP."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,8 @@ from typing import Annotated
 import typer
 
 from pipelines.commands.known_names import require_in_ledger
-from pipelines.console import ConfigOption, KeyOption, configuration_from, print_line, reported
+from pipelines.console import ConfigOption, KeyOption, configuration_from, reported
+from serving.lines import Lines
 
 
 @reported
@@ -53,5 +55,7 @@ def serve(
         configuration = replace(configuration, public_key_path=public_key)
     if workload:
         require_in_ledger(configuration, task, *workload)
-    run_service(ServeRequest(task, tuple(workload or ()), tuple(bundle or ()), folder, extender, host, port, max_body,
-                             max_rate, poll, tls_certificate, tls_key, tls_client_ca), configuration, print_line)
+    request = ServeRequest(task, tuple(workload or ()), tuple(bundle or ()), folder, extender, host, port, max_body,
+                           max_rate, poll, tls_certificate, tls_key, tls_client_ca)
+    with Lines(sys.stdout) as lines:
+        run_service(request, configuration, lines)

@@ -24,7 +24,7 @@ def actuator_kind(name: str) -> ActuatorKind:
                          f"{name!r}; {nearest(name, ACTUATORS)}")
     try:
         kind = importlib.import_module(name).ACTUATOR
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # of a name that begins or ends with a dot
         raise InputError(f"actuator must be a module that holds an ACTUATOR, got {name!r}: {error}") from error
     if not isinstance(kind, ActuatorKind):
         raise InputError(f"actuator must be a module whose ACTUATOR is an ActuatorKind, got {type(kind).__name__} "

@@ -10,6 +10,7 @@
     assay_control_target{control}, assay_control_set{control}   what was to be set last, and what the actuator says is
     assay_control_policy_acts                          1: the policy decided last; 0: its fallback, or nobody
     assay_control_last_step_time_seconds               Unix time of the last step
+    assay_control_interval_seconds                     between the beginnings of two steps, as it was asked for
     assay_control_model_age_seconds                    since the champion was last known to be it
     assay_control_ledger_unseen_seconds                since the ledger was looked at: a stop of that time is not known
     assay_control_model_info{version}                  1 of the version that decides
@@ -56,6 +57,7 @@ class Metrics:
         self._set = gauge("set", "what the actuator says is set", "control")
         self._policy = gauge("policy_acts", "1: the policy decided last").labels(**own)
         self._last = gauge("last_step_time_seconds", "Unix time of the last step").labels(**own)
+        self._interval = gauge("interval_seconds", "between the beginnings of two steps").labels(**own)
         self._version = gauge("model_info", "1 of the version that decides", "version")
         gauge("model_age_seconds", "since the champion was last known to be it").labels(**own).set_function(
             lambda: model().age_s)
@@ -68,6 +70,10 @@ class Metrics:
                 self._changes.labels(**own, control=control, reason=reason, actor="policy")
         self._model = model
         self._begin_ranges()
+
+    def expect(self, interval_s: float) -> None:
+        """Takes the seconds between two steps."""
+        self._interval.set(interval_s)
 
     def count(self, record: ControlStep) -> None:
         """Takes one step."""
@@ -103,8 +109,10 @@ class Metrics:
         """Answers at /metrics until what it gives is called. Raises InputError: the port is not free."""
         try:
             server, thread = start_http_server(port, address, self.registry)
-        except OSError as error:
-            raise InputError(f"metrics port must be free, got {error.strerror} ({address}:{port})") from error
+        except (OSError, UnicodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "no address"
+            raise InputError(f"metrics address and port must be free on this machine, got {why} ({address}:{port})") \
+                from error
 
         def stop() -> None:
             server.shutdown()

@@ -1,6 +1,6 @@
 """Runs a control loop: a step every so many seconds, until it is told to stop.
 
-SIGTERM and SIGINT end the controller after the step that it is in.
+SIGTERM, SIGINT and SIGHUP (a terminal that was closed) end the controller after the step that it is in.
 """
 
 import _thread
@@ -33,10 +33,11 @@ class _Stopped(threading.Event):
 
 
 def stops_on_signals() -> threading.Event:
-    """Set by SIGTERM and SIGINT."""
+    """Set by SIGTERM, SIGINT and SIGHUP, but for the last where whoever started the process has it ignored (nohup)."""
     stopped = _Stopped()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopped.tell)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stopped.tell)
     return stopped
 
 

@@ -8,7 +8,9 @@ In this order, so that what comes later holds in the end:
     missed       while the objective is missed, or nobody knows whether it is met, neither
     cool-down    after something moved away from its safe side, it does not for a while
     range        the target's safe range; where one of the three above holds, it moves nothing away either
-    rate         at most a share of the present value, up or down; a whole number may always move by one
+    rate         at most a share of the present value, up or down; a whole number may always move by one, and what
+                 stands beside the levels to the nearest, unless that is away from the safe side while one of the three
+                 holds
     ceiling      what the system's task allows while a signal is high, or low: a clock without room below the limit of
                  temperature; where the signal is seen it holds whatever is said above
     budget       cores and replicas of all together; only what grows is cut, nothing that is there is taken for it
@@ -192,7 +194,10 @@ class Shield:
             least, most = (least, max(most, now)) if more else (min(least, now), most)
         cut("range", min(max(value, least), most))
         least, most = self.reachable(limit, now)
-        cut("rate", min(max(value, least), most))
+        allowed = min(max(value, least), most)
+        if keeps is not None:  # a level in reach may lie on the other side of what is set
+            allowed = max(allowed, now) if more else min(allowed, now)
+        cut("rate", allowed)
         if limit.safe.ceilings:
             ceiling = float(settable(np.asarray(limit.safe.at_most(seen)), limit, np))  # as what a policy says is
             cut("ceiling", min(value, ceiling))

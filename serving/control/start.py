@@ -226,6 +226,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         require_watchable(request.actuator, request.give_back)
     require_generic_alone(request)
     written, stopped = read_controller_file(request.controller, request.actuator), stops_on_signals()
+    started_before = was_started(request, state.home)
     gives_back = actuator_kind(request.actuator).gives_back if request.give_back is None else request.give_back
     gives_back = gives_back and not request.shadow
     with ExitStack() as stack:
@@ -248,9 +249,13 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
                               [] if contract.driving is None else contract.driving.current)
             if request.metrics_port is not None:
                 metrics.serve(request.metrics_port, request.metrics_address)
-        except AssayError as error:
+        except Exception as error:
             if gives_back:
-                error.args = (f"{error}; {limits_of_a_refused_start(request, written, state)}",)
+                said = limits_of_a_refused_start(request, written, state, started_before)
+                if isinstance(error, AssayError):
+                    error.args = (f"{error}; {said}",)
+                else:
+                    tell(said)
             raise
         for thread in (champion.follow(POLL_S, stopped), in_ledger.follow(POLL_S, stopped)):
             stack.callback(thread.join, ENDS_WITHIN_S)  # nothing is written in a folder that is the next one's
@@ -265,21 +270,26 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         assert contract.driving is not None
         every_s = request.every or contract.driving.step_s
         due_s = loop.expect(every_s)
+        metrics.expect(due_s)
         with suppress(OSError, ValueError, SystemExit):
             for line in filter(None, (first_line(champion, contract, actuator.name, due_s, place, request.shadow),
                                       unknown_present(actuator, contract, written) if request.shadow else "",
-                                      unchecked(champion, written.distribution), loop.without_rewards(due_s))):
+                                      unchecked(champion, written.distribution), never_measured(written),
+                                      loop.without_rewards(due_s))):
                 tell(line)
         if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
             raise RefusedError(failure)
 
 
 def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile,
-                              state: Configuration | StateFolder) -> str:
+                              state: Configuration | StateFolder, started_before: bool) -> str:
     """Gives back what a killed controller took away, unless acting is stopped; says what came of it. What it had given
     stays: nobody has looked whether it is needed.
+
+    started_before: whether a controller of this name ever was. If not, the name may be mistyped and the limits those
+    of another one: then a stop of any counts.
     """
-    if stopped := _stopped(request, state):
+    if stopped := _stopped(request, state, started_before):
         return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
     try:
         return release(request.actuator, written, lowering=False)
@@ -287,17 +297,19 @@ def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile,
         return f"limits may not be as they were found: {error}"
 
 
-def _stopped(request: ControlRequest, state: Configuration | StateFolder) -> str:
+def _stopped(request: ControlRequest, state: Configuration | StateFolder, started_before: bool) -> str:
     """Why nobody may act, by a folder that may be the controller's own or by the ledger, whatever the task; "": no one
     says so.
     """
-    for place in _places(request, state.home):
+    others = () if started_before else sorted(state.home.glob("controllers/*/*"))
+    for place in (*_places(request, state.home), *others):
         if known := KillSwitch(place)() or LedgerSwitch(lambda: "", place)():
             return known
     with suppress(Exception):  # a ledger that is away says nothing
         standings = Within(SeenLedger(keyed(request, state)).standings, WITHIN_S, f"ledger {state.ledger_path}")()
         for (task, workload), standing in standings.items():
-            if workload == request.workload and request.task in (None, task) and standing.stopped:
+            named = workload == request.workload and request.task in (None, task)
+            if (named or not started_before) and standing.stopped:
                 return by_ledger(standing.stopped)
     return ""
 
@@ -367,6 +379,12 @@ def first_line(champion: Champion, contract: Contract, target: str, every_s: flo
     does = f"watches {target}, every {every_s:g} s, sets nothing" if shadow else f"acts on {target} every {every_s:g} s"
     return (f"{who} of bundle {model.version} ({contract.task}, {contract.workload}) {does}"
             f"{f', objective: {aims}' if aims else ''}; log: {place / 'steps'}")
+
+
+def never_measured(written: ControllerFile) -> str:
+    """Which inputs an operator has fixed in place of measuring them, "" for none: nobody sees them change."""
+    fixed = ", ".join(f"{name} {value:g}" for name, value in written.fixed.items())
+    return f"fixed in the controller file, and so never measured: {fixed}" if fixed else ""
 
 
 def unchecked(champion: Champion, distribution: Distribution) -> str:

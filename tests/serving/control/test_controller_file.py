@@ -69,6 +69,8 @@ def test_an_actuator_that_measures_needs_no_server(tmp_path):
 @pytest.mark.parametrize(("name", "message"), [
     ("cgruop", "one of dry-run, .*, or the import path of a module, got 'cgruop'; did you mean 'cgroup'"),
     ("no.such.module", "must be a module that holds an ACTUATOR, got 'no.such.module': No module named"),
+    ("..x", "must be a module that holds an ACTUATOR, got '..x'"),
+    ("x.", "must be a module that holds an ACTUATOR, got 'x.'"),
     ("tests.serving.control.world", "must be a module that holds an ACTUATOR, got .* has no attribute 'ACTUATOR'")])
 def test_an_actuator_that_there_is_none_of_is_one_line(tmp_path, name, message):
     (tmp_path / "controller.yaml").write_text("world: {seed: 5}\n")

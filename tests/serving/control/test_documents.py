@@ -92,12 +92,21 @@ def test_alerts_are_rules_of_prometheus():
 @needs_promtool
 @pytest.mark.parametrize(("alert", "at", "values", "fires"), [
     ("AssayControlSilent", "1h", {'last_step_time_seconds{C="web",pod="a"}': "0+60x10",
-                                  'last_step_time_seconds{C="web",pod="b"}': "_x10 660+60x60"}, []),
+                                  'interval_seconds{C="web",pod="a"}': "15x10",
+                                  'last_step_time_seconds{C="web",pod="b"}': "_x10 660+60x60",
+                                  'interval_seconds{C="web",pod="b"}': "_x10 15x60"}, []),
     ("AssayControlSilent", "26h", {'last_step_time_seconds{C="web",pod="a"}': "0+60x10",
-                                   'last_step_time_seconds{C="api",pod="b"}': "0+60x1600"}, ["web"]),
+                                   'interval_seconds{C="web",pod="a"}': "15x10",
+                                   'last_step_time_seconds{C="api",pod="b"}': "0+60x1600",
+                                   'interval_seconds{C="api",pod="b"}': "15x1600"}, ["web"]),
+    ("AssayControlSilent", "50m", {'last_step_time_seconds{C="web",pod="a"}': "0x4 300x4 600x4 900x60",
+                                   'interval_seconds{C="web",pod="a"}': "300x80"}, ["web"]),
+    ("AssayControlSilent", "19m", {'last_step_time_seconds{C="web",pod="a"}': "0x4 300x4 600x4 900x60",
+                                   'interval_seconds{C="web",pod="a"}': "300x80"}, []),
     ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="policy",reason="rate"}': "0x50 1x9"}, ["web"]),
     ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="fallback",reason="rate"}': "0x50 1x9"}, []),
-], ids=["a replaced pod", "dead for a day", "the first change of a proved policy", "of its fallback"])
+], ids=["a replaced pod", "dead for a day", "dead, of five minutes", "alive, of five minutes",
+        "the first change of a proved policy", "of its fallback"])
 def test_what_fires(alert, at, values, fires, tmp_path):
     label = "app_kubernetes_io_name"
     series = [{"series": "assay_control_" + name.replace("{C", '{task="autoscaling",workload="nginx",' + label),

@@ -74,10 +74,16 @@ def test_what_alerts_watch_begins_at_0():
     assert f'out_of_distribution_total{{range="load",{OWN}}} 0.0' in generate_latest(metrics.registry).decode()
 
 
+@pytest.mark.parametrize("address", ["a..b", "999.1.1.1", "\u00e9" * 70])
+def test_an_address_that_is_none_is_one_line(address):
+    with pytest.raises(InputError, match="metrics address and port must be free on this machine, got"):
+        Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"), lambda: 0.0).serve(0, address)
+
+
 def test_a_port_that_is_taken_is_one_line():
     metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"), lambda: 0.0)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        with pytest.raises(InputError, match="metrics port must be free"):
+        with pytest.raises(InputError, match="metrics address and port must be free"):
             metrics.serve(server.getsockname()[1])

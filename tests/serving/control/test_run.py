@@ -11,6 +11,8 @@ from serving.control.loop import LEAST_S
 from serving.control.run import run, stops_on_signals
 from tests.serving.control.world import Said, World, keep, loop_of
 
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 @pytest.mark.parametrize("every_s", [math.inf, math.nan, 0.0, -1.0])
 def test_a_rate_that_is_none_is_refused(tmp_path, every_s):
@@ -41,9 +43,9 @@ def test_it_steps_and_gives_the_lease_back(tmp_path):
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_also_where_it_comes_while_the_controller_begins_to_wait(number):
-    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    before = {one: signal.getsignal(one) for one in STOPPING}
     try:
         stopped = stops_on_signals()
         with stopped._cond:  # as `wait` has it
@@ -59,12 +61,25 @@ def test_a_signal_stops_also_where_no_thread_can_be_made(monkeypatch):
     def none(*_):
         raise RuntimeError("can't start new thread")
 
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    before = {one: signal.getsignal(one) for one in STOPPING}
     try:
         stopped = stops_on_signals()
         monkeypatch.setattr("_thread.start_new_thread", none)
         signal.raise_signal(signal.SIGTERM)
         assert stopped.is_set()
     finally:
-        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_closed_terminal_stops_nothing_where_it_is_ignored():
+    """As nohup starts a process."""
+    before = {one: signal.getsignal(one) for one in STOPPING}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        stopped = stops_on_signals()
+        signal.raise_signal(signal.SIGHUP)
+        assert not stopped.is_set()
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)

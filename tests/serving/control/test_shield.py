@@ -205,6 +205,18 @@ def test_what_somebody_else_set_between_two_levels_leads_back_to_one() -> None:
     assert _sees(shield, {"target_mhz": 100.0}, {"mhz": 9000.0}).targets == {"target_mhz": 3000.0}
 
 
+@given(wanted, st.floats(100.0, 9000.0), st.sampled_from(["more", "less"]), st.booleans(), st.booleans())
+def test_a_level_in_reach_leads_nowhere_away_from_the_safe_side_while_blind_or_missed(target, now, side, blind, missed):
+    """A clock in its turbo, above all levels, or between two of them."""
+    shield = Shield([Limit("target_mhz", "mhz", SafeRange(800.0, 3000.0, 0.5, 1.0, side), levels=MHZ)])
+    (found,) = shield.allowed({"target_mhz": target}, {"mhz": now}, {}, blind=blind, missed=missed).targets.values()
+    if blind or missed:
+        assert found >= now if side == "more" else found <= now
+        assert found == now or found in MHZ
+    else:
+        assert found in MHZ
+
+
 HOT = SafeRange(1.0, 4.0, 0.75, 1.0, ceilings={"room_c": Ceiling(3.0, 1.0, 2.0)})
 
 

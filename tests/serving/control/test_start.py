@@ -16,7 +16,15 @@ from serving.actuators.cgroup import Cgroup
 from serving.bundle import check_bundle
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import LEDGER_FILE
-from serving.control.start import ControlRequest, _ledger_switch, champion_for, control, own_folder, release
+from serving.control.start import (
+    ControlRequest,
+    _ledger_switch,
+    champion_for,
+    control,
+    never_measured,
+    own_folder,
+    release,
+)
 from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
@@ -259,6 +267,39 @@ def test_a_start_that_is_refused_leaves_limits_while_the_ledger_says_stopped(con
         with pytest.raises(AssayError, match=r"limits stay as they are set \(kill switch: stopped in the ledger"):
             _started(replace(request, task=task), configuration)
     assert killed.limit("cpu") == "50000 100000"
+
+
+def test_a_start_under_a_mistyped_name_gives_back_nothing_that_another_ones_stop_holds(configuration, tmp_path, killed):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+    with own_folder(request, configuration.home) as place:
+        (place / "STOP").touch()
+    mistyped = replace(request, workload="nginxx", bundle=kept_bundle(configuration.home, "autoscaling", "nginx", 1))
+    with pytest.raises(InputError, match=r"bundle must be for .*limits stay as they are set \(kill switch: STOP"):
+        _started(mistyped, configuration)
+    assert killed.limit("cpu") == "50000 100000"
+    (place / "STOP").unlink()
+    with pytest.raises(InputError, match=r"bundle must be for .*is set as it was found"):
+        _started(replace(mistyped, workload="nginxy"), configuration)
+    assert killed.limit("cpu") == "400000 100000"
+
+
+def test_what_nobody_expected_at_the_start_gives_back_too(configuration, tmp_path, killed, monkeypatch):
+    def fails(*_, **__):
+        raise KeyError("nobody thought of it")
+
+    monkeypatch.setattr("serving.control.start.make_loop", fails)
+    request, told = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1), []
+    with pytest.raises(KeyError):
+        control(request, configuration, lambda record: None, told.append)
+    assert killed.limit("cpu") == "400000 100000" and "is set as it was found" in told[0]
+
+
+def test_inputs_that_are_fixed_are_named_at_the_start(tmp_path, killed):
+    file = _controller_file(tmp_path, killed)
+    written = read_controller_file(file, "cgroup")
+    assert never_measured(replace(written, fixed={})) == ""
+    said = never_measured(replace(written, fixed={"p99_ms": 5.0, "served_share": 1.0}))
+    assert said == "fixed in the controller file, and so never measured: p99_ms 5, served_share 1"
 
 
 @pytest.mark.parametrize("trouble", ["two tasks", "a folder that cannot be written", "a full disk"])
