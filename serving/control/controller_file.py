@@ -46,7 +46,7 @@ from serving.control.parts import Settings, Share
 from serving.control.query import FRESH_S, TIMEOUT_S, Query, read_query
 from serving.control.shield import Budget
 
-LEAST_WAIT_S = 0.01  # what nothing answers within
+LEAST_WAIT_S, MOST_WAIT_S = 0.01, 86_400.0  # what nothing answers within; no wait is longer than a day
 KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "settings", "shield",
          "out_of_distribution", "hand_back_after", "deadline_s", "log")
@@ -119,14 +119,14 @@ def read_controller_file(path: Path, actuator: str = "dry-run") -> ControllerFil
         shares=shares,
         fixed=data.part("fixed", {}).numbers(),
         settings=data.part("settings", {}).numbers(),
-        timeout_s=data.number("timeout_s", TIMEOUT_S, least=LEAST_WAIT_S),
+        timeout_s=data.number("timeout_s", TIMEOUT_S, LEAST_WAIT_S, MOST_WAIT_S),
         hold=shield.texts("hold"),
         hysteresis=shield.number("hysteresis", 0.0, least=0.0),
         cool_down_s=shield.number("cool_down_s", 0.0, least=0.0),
         budgets=tuple(_budget(one, f"{path}") for one in shield.items("budgets")),
         distribution=_distribution(data.part("out_of_distribution", {})),
         hand_back_after=data.whole("hand_back_after", Settings.hand_back_after),
-        deadline_s=data.number("deadline_s", Settings.deadline_s, least=LEAST_WAIT_S),
+        deadline_s=data.number("deadline_s", Settings.deadline_s, LEAST_WAIT_S, MOST_WAIT_S),
         keep_mb=log.number("keep_mb", KEEP_MB),
         actuators={name: kind.read(data.part(name)) for name, kind in targets.items() if name in data.names})
 

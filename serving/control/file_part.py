@@ -43,11 +43,13 @@ class FilePart:
             raise self._wrong(name, "be a text", value)
         return value
 
-    def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0)) -> float:
-        """A finite number, at least `least`."""
+    def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0), most: float = math.inf
+               ) -> float:
+        """A finite number, from `least` to `most`."""
         value = self._get(name, default)
-        if not is_finite_number(value) or not value >= least:
-            raise self._wrong(name, f"be a number {'> 0' if 0 < least < 1e-9 else f'>= {least:g}'}", value)
+        if not is_finite_number(value) or not least <= value <= most:
+            above = "" if math.isinf(most) else f", at most {most:g}"
+            raise self._wrong(name, f"be a number {'> 0' if 0 < least < 1e-9 else f'>= {least:g}'}{above}", value)
         return float(value)
 
     def whole(self, name: str, default: int) -> int:

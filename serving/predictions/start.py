@@ -67,8 +67,8 @@ def serve(request: ServeRequest, state: Configuration | StateFolder, tell: Calla
     if request.bundles and (request.workloads or request.task or request.folder):
         raise InputError("--bundle must be given without --task, --workload and --folder, which are of the ledger")
     for name, value in (("max-body", request.max_body), ("max-rate", request.max_rate), ("poll", request.poll)):
-        if value is not None and not 0 < value < math.inf:
-            raise InputError(f"--{name} must be a number above 0, got {value!r}")
+        if value is not None and not 1e-6 <= value < math.inf:
+            raise InputError(f"--{name} must be a number above 0, 1e-6 at least, got {value!r}")
     server, stopped, tell = _server(), stops_on_signals(), _harmless(tell)
     tls = _tls(request, tell, stopped)
     models, unseen_s = _models(request, state, tell, stopped)

@@ -101,6 +101,7 @@ def test_what_is_written_is_read(tmp_path):
     (("scale: 1000", "scal: 1"), "signals.p99_ms must be one of query"),
     (("{query: p99, scale", "{scale"), "signals.p99_ms.query must be given"),
     (("rate_rps: sum(rate(requests_total[30s]))", "rate_rps: 7"), "signals.rate_rps must be a text"),
+    (("hand_back_after: 3", "timeout_s: 1.0e+300"), "timeout_s must be a number >= 0.01, at most 86400"),
     (("hysteresis: 0.02", "hysteresis: .nan"), "shield.hysteresis must be a number >= 0"),
     (("most: 16", "most: 0"), "shield.budgets.most must be a number > 0"),
     (("hold: [target_replicas]", "hold: [1]"), "shield.hold must be a list of names"),

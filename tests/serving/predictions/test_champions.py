@@ -247,7 +247,7 @@ def test_a_look_that_fails_ends_no_following(error, capsys):
 @pytest.mark.parametrize(("options", "code", "message"), [
     (["-w", "rediss"], 2, "did you mean 'redis'?"), (["--task", "autoscaling"], 1, "a champion must be there"),
     (["--bundle", "x", "--task", "performance"], 2, "--bundle must be given without"),
-    (["--max-rate", "0"], 2, "--max-rate must be a number above 0"), (["--poll", "nan"], 2, "--poll must be"),
+    (["--max-rate", "1e-320"], 2, "--max-rate must be a number above 0"), (["--poll", "nan"], 2, "--poll must be"),
     (["--bundle", "nowhere"], 2, "nowhere"), (["--folder", "/dev/null/x"], 2, "--folder must be a folder"),
     (["--extender", "no.yaml"], 2, "no.yaml"),
     (["--host", "203.0.113.1"], 2, "host and port must be an address of this machine that is free")])
