@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from feature_store.bad_rows import MOST_ADVISED_PERCENT, ROW_RULES, BadRows
-from feature_store.messages import Failure, Judged, file_value
+from feature_store.messages import ADVICE, Failure, Judged, file_value
 from feature_store.origin import RECORD, ROW, Origin, row_number
 from feature_store.rules import WINDOW, Rule, check_table, rules_for, workload_rows
 from feature_store.schema import TelemetrySchema
@@ -86,10 +86,12 @@ class BadRowsFound:
     def failure(self, workload: str) -> Failure:
         """The message where there are too many."""
         first, enough = self.first[0], math.ceil(100 * self.count / self.rows)
+        most = max(self.by_rule, key=lambda rule: self.by_rule[rule])
+        mend = ADVICE[most] if most in BESIDE_OTHERS else "fix the source"
         advice = f", or set bad_rows: {{at_most: {enough} %}} in the mapping" if enough <= MOST_ADVISED_PERCENT else ""
         message = (f"bad rows must be at most {self.allowed:,} of {self.rows:,} (at_most: {100 * self.at_most:g} %), "
                    f"got {self.count:,}: {self._rules()} (workload {workload}, first at {self.unit} {first.row}, "
-                   f"column {first.column!r}: {first.value}); fix the source{advice}")
+                   f"column {first.column!r}: {first.value}); {mend}{advice}")
         return Failure("", "bad_rows", self.count, first.row, message)
 
     def to_dict(self) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def utc_timestamps(values: pd.Series, source: TimeSource, where: str) -> pd.Seri
     try:
         return values.dt.tz_localize(source.zone).dt.tz_convert("UTC")
     except ValueError as error:
-        raise InputError(f"local times must be unambiguous in zone {source.zone}, got {error} ({place}); "
+        said = str(error).split(", try using")[0].rstrip(".")
+        raise InputError(f"local times must be unambiguous in zone {source.zone}, got {said} ({place}); "
                          "write the times in UTC or with their offset") from error
 
 

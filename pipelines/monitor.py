@@ -31,7 +31,7 @@ from feature_store.names import inside
 from feature_store.samples import Samples
 from feature_store.whole_files import whole_folder
 from models.configuration import Configuration
-from models.monitoring.findings import Decision, Looked, decide, incidents
+from models.monitoring.findings import Decision, Finding, Looked, decide, incidents
 from models.tasks.monitored_kind import MonitoredKind, Watched
 from serving.moves import Standing
 
@@ -135,7 +135,8 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
             except SourceError as error:  # a server is away, or has nothing: of that no champion is fine
                 problem = _unread(error)
         seen = [_look(configuration, task, kind, workload, standings.get(workload, Standing()), champions, samples,
-                      folders[workload], _made(inside(Path(place), workload)), now, problem) for workload in asked]
+                      folders[workload], _made(inside(Path(place), workload)), now, problem, request.act)
+                for workload in asked]
         if request.act:
             seen = _acted(seen, configuration, task.name, now, train)
         for one in seen:
@@ -169,7 +170,8 @@ def _samples(made: Any, kind: Any, folder: Path) -> Samples:
 
 
 def _look(configuration: Configuration, task: Any, kind: MonitoredKind, workload: str, standing: Standing,
-          champions: int, samples: Samples | None, folder: Path, keep: Path, now: datetime, problem: str) -> Seen:
+          champions: int, samples: Samples | None, folder: Path, keep: Path, now: datetime, problem: str,
+          act: bool) -> Seen:
     """One workload; what goes wrong costs it alone. problem: why there is no telemetry."""
     if standing.champion is None:
         return Seen(workload, None, Decision("no data", ("there is no champion: run the train pipeline, or promote a "
@@ -196,13 +198,22 @@ def _look(configuration: Configuration, task: Any, kind: MonitoredKind, workload
         is_silent = now - datetime.fromisoformat(since) > SILENCE
         said = f"the last look, {since}, said {memory['choice']}" if memory else f"no look since {since}"
         asks = ("that is more than a day ago: see to what measures it",) if is_silent else ()
+        if memory and Decision(memory["choice"], ()).asks:  # until a look says otherwise
+            shutil.copytree(folder, keep, dirs_exist_ok=True)
+            waits = f"so said the last look, {since}; since then {decide(looked).reasons[0]}"
+            return Seen(workload, standing.champion,
+                        Decision(memory["choice"], (*memory.get("reasons", ()), waits, *asks)),
+                        replace(looked, findings=tuple(Finding(**one) for one in memory.get("findings", ()))),
+                        failed=is_silent, memory=memory if act else {})
         return Seen(workload, standing.champion, Decision("no data", (*decide(looked).reasons, said, *asks)), looked,
                     failed=is_silent)
     if training is not None:
         training.to_parquet(keep / TRAINING)
     decision = decide(looked)
     memory = {"format": FORMAT, "champion": bundle.sha256, "looks": look, "at": now.isoformat(timespec="seconds"),
-              "choice": decision.choice, "acted": memory.get("acted"), "kind": dict(looked.memory)}
+              "choice": decision.choice, "reasons": list(decision.reasons),
+              "findings": [asdict(one) for one in looked.findings], "acted": memory.get("acted"),
+              "kind": dict(looked.memory)}
     return Seen(workload, standing.champion, decision, looked, look, memory=memory)
 
 

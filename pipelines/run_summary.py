@@ -102,9 +102,11 @@ def _needs_a_reason(entry: dict[str, Any]) -> bool:
 
 
 def _reason(entry: dict[str, Any]) -> list[str]:
-    """Of a challenger, a line for each thing that keeps it from being champion."""
+    """Of a challenger, a line for each thing that keeps it from being champion; of a rejected one for each gate."""
     is_new = entry["status"] == "registered" and role(entry) == "challenger"
     first, *others = entry["message"].split("; ") if is_new else [entry["message"]]
+    others += [f"{gate['name']}: {gate['reason']}" for gate in (entry.get("gates") or {}).get("gates", ())
+               if not gate["passed"]]
     return [f"{shortened(entry['workload'], NAME_WIDTH)}: {first}", *(f"  {other}" for other in others)]
 
 

@@ -40,6 +40,11 @@ class TableAudit:
         contradicting = [name for name, audit in self.workloads.items() if audit.verdict == "contradicted"]
         return tuple(sorted(contradicting, key=lambda name: self.workloads[name].obeys))
 
+    @property
+    def decided(self) -> int:
+        """Of how many workloads there are pairs enough for a verdict."""
+        return sum(one.pairs >= one.minimum_pairs for one in self.workloads.values())
+
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: None for NaN."""
         return {"overall": self.overall.to_json(), "exceptions": list(self.exceptions),

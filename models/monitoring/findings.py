@@ -35,12 +35,14 @@ class Finding:
         found: whether it is so.
         sentence: in words, with figures, whether it is so or not.
         figures: as JSON.
+        suspect: it looks so, and so few rows may look so by luck.
     """
 
     what: str
     found: bool
     sentence: str
     figures: Mapping[str, Any] = field(default_factory=dict)
+    suspect: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,10 @@ def decide(looked: Looked) -> Decision:
         reasons += (looked.before.sentence,)
         if looked.before.better:
             choice = "roll back"
-    return Decision(choice, reasons or ("nothing that was looked at has changed by more than luck explains",))
+    suspects = [one.sentence for one in looked.findings if one.suspect]
+    nothing = "nothing that was looked at has changed by more than luck explains"
+    return Decision(choice, reasons or (f"{nothing}, but too few rows to tell: {'; '.join(suspects)}" if suspects
+                                        else nothing,))
 
 
 def incidents(findings: Sequence[Finding]) -> tuple[Finding, ...]:

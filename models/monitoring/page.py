@@ -49,8 +49,8 @@ def _overview(seen: Sequence[Seen]) -> Table:
 def _workload(one: Seen) -> tuple[Part, ...]:
     parts: list[Part] = [Note(reason, "bad" if _incident(one) else "") for reason in one["reasons"]]
     if one["findings"]:
-        parts.append(Lines(tuple((finding["sentence"], "bad" if finding["found"] else "good")
-                                 for finding in one["findings"])))
+        parts.append(Lines(tuple((finding["sentence"], "bad" if finding["found"] else
+                                  "open" if finding["suspect"] else "good") for finding in one["findings"])))
     parts += [Note(note, "missing") for note in one["notes"]]
     if drift := [finding["figures"] for finding in one["findings"] if finding["what"].startswith("drift")]:
         parts.append(_drift(drift[0]))

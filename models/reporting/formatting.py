@@ -92,6 +92,8 @@ def said(name: str, unit: str = "") -> str:
     says_unit = parts[-1] in UNIT_SUFFIXES or (unit not in PLAIN and parts[-1] == SUFFIX_OF.get(unit, unit.lower()))
     if len(parts) > 1 and says_unit:
         parts.pop()
+        if len(parts) > 1 and parts[-1] == "per":
+            parts.pop()
     return " ".join(ABBREVIATIONS.get(part, part) for part in parts)
 
 

@@ -160,7 +160,8 @@ def open_claims(evidence: Json | None, audit: Any, claims: Sequence[Claim]) -> t
     for one in mappings(audit):
         if one.get("verdict") in ("undecided", "contradicted"):
             what = "contradict" if one["verdict"] == "contradicted" else "cannot decide"
-            lines.append((f"The data {what} that the target is {one.get('direction')} in "
-                          f"{said(str(one.get('feature')))} ({one.get('kind')}, {number(one.get('pairs'))} pairs)",
-                          "bad" if what == "contradict" else "open"))
+            line: tuple[str, Tone] = (
+                f"The data {what} that the target is {one.get('direction')} in {said(str(one.get('feature')))} "
+                f"({one.get('kind')}, {number(one.get('pairs'))} pairs)", "bad" if what == "contradict" else "open")
+            lines += [line] if line not in lines else []  # of several outputs the data know the same
     return (Lines(tuple(lines)),) if lines else ()

@@ -165,7 +165,7 @@ def _print_recommendation(advice: "Recommendation", file: "Measurements", deadli
                  significant(option["lower"]), significant(option["upper"]), significant(option["cost"]),
                  f"{option['runs']:d}x" if option["runs"] else "")
         table.add_row(*map(Text, cells), style="bold" if at == advice.chosen else None)
-    first = "fastest" if late else "cheapest"
+    first = f"least upper end of {target.name}" if late else "cheapest"
     print_line(f"{advice.workload}: {advice.runs} measured configuration{'s' * (advice.runs != 1)}, "
                f"{advice.pool_workloads:,} other workloads, {len(advice.options):,} configurations, {first} first")
     print_table(table)
@@ -190,7 +190,7 @@ def _print_audit(audits: "dict[str, TableAudit]", directions: dict[str, Any], ve
         shares = (f"{overall.obeys:.1%}", f"{overall.within_noise:.1%}", f"{held.lower:.1%} to {held.upper:.1%}")
         if not overall.pairs:
             shares = ("-", "-", "-")
-        against = f"{len(one.exceptions):,} of {len(one.workloads):,}"
+        against = f"{len(one.exceptions):,} of {one.decided:,} with {overall.minimum_pairs} pairs"
         table.add_row(*map(Text, (name, directions[name], f"{overall.pairs:,}", *shares, overall.verdict, against)))
     print_table(table)
     for name, one in audits.items():

@@ -96,6 +96,9 @@ def test_a_workload_with_too_many_keeps_its_rows_and_stops(schema, telemetry):
     _, found = drop(changed(telemetry(), [3, 4], latency_ms=-1.0), schema, few)
     assert found.failure("redis").message.endswith("fix the source, or set bad_rows: {at_most: 2 %} in the mapping")
     assert found.count <= BadRows(ROW_RULES, 0.02).allowed(120), "what is advised is enough"
+    newest_first = telemetry().iloc[::-1].reset_index(drop=True)
+    _, found = drop(newest_first, schema, few)
+    assert "time_order" in found.by_rule and "; sort the file by time; " in found.failure("redis").message
 
 
 @pytest.mark.parametrize("change", [lambda t: t.assign(cpu_time=np.nan), lambda t: t.assign(latency_ms=-1.0),

@@ -83,6 +83,38 @@ def test_a_finding_is_exit_code_1_with_its_reason_in_text_json_and_page(home: Pa
     assert "1 champion of 1 needs something." in Path(found["page"]).read_text()
 
 
+def test_what_a_look_asked_for_stands_until_another_look_says_otherwise(home: Path) -> None:
+    write_log(home, 400, actor="fallback")
+    assert command(home).exit_code == 1
+    kept = {path.name: path.read_bytes() for path in (home / "monitor/autoscaling/nginx").iterdir()}
+    done = command(home, "--json")
+    (one,) = json.loads(done.stdout)["champions"]
+    assert (done.exit_code, one["decision"], one["rows"], one["look"]) == (1, "fine-tune", 0, 0)
+    assert one["reasons"][0].endswith("of the newest 400 steps were not the policy's own")
+    assert one["reasons"][1].startswith("so said the last look, ") and one["reasons"][1].endswith(
+        "; since then 0 new, and a look needs 20")
+    assert [finding["what"] for finding in one["findings"] if finding["found"]] == ["fallback"]
+    assert "1 champion of 1 needs something." in (home / "monitor/autoscaling.html").read_text()
+    assert {path.name: path.read_bytes() for path in (home / "monitor/autoscaling/nginx").iterdir()} == kept
+    write_log(home, 6000, first=400)
+    assert command(home).exit_code == 0, "and is over"
+
+
+def test_an_open_incident_stays_one_and_what_is_asked_for_can_still_be_done(home: Path,
+                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    from models.monitoring.live_pairs import LivePairs
+
+    write_log(home, 40)
+    monkeypatch.setattr("models.monitoring.live_pairs.live_pairs", lambda *_: LivePairs(40, 3, ("it fell: by 2",)))
+    assert command(home).exit_code == 3
+    assert command(home).exit_code == 3, "nothing new has come, and nothing is mended"
+    trained: list[tuple[str, ...]] = []
+    one = checked(home, datetime.now(UTC), train=lambda names: trained.append(names) or "trained")
+    assert trained == [()] and one.done == "trained", "retrain: all of the task"
+    memory = json.loads((home / "monitor/autoscaling/nginx/memory.json").read_text())
+    assert memory["acted"] and memory["choice"] == "retrain" and memory["looks"] == 1
+
+
 def test_an_incident_is_exit_code_3_and_first_on_the_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from models.monitoring.live_pairs import LivePairs
 

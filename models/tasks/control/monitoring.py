@@ -160,7 +160,7 @@ def _shares(watched: Watched, steps: Sequence[Step]) -> tuple[Finding, ...]:
         lower, size = max((share_at_least(flags[-size:], level), size) for size in sizes)
         share = float(flags[-size:].mean())
         found.append(Finding(what, lower > OFTEN, f"{percent(share)} of the newest {count(size, 'step')} {said}",
-                             {"steps": size, "share": share}))
+                             {"steps": size, "share": share}, suspect=lower <= OFTEN < share))
     return tuple(found)
 
 

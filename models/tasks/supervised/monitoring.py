@@ -132,9 +132,11 @@ def _errors(task: SupervisedTask, watched: Watched, truth: pd.DataFrame) -> tupl
                          if max(above[factor].values()) > 0), ("error", ERROR_RISEN))
     size = max(sizes, key=lambda size: above[factor][size])
     now, was = (float(np.sqrt(values.mean())) for values in (squares[-size:], tested))
-    error = Finding(what, above[factor][size] > 0,
+    found_so = above[factor][size] > 0
+    error = Finding(what, found_so,
                     f"root mean squared error {number(now, task.target.unit)} over the newest {count(size, 'row')}, "
-                    f"{number(was, task.target.unit)} in the test", {"rows": size, "now": now, "test": was})
+                    f"{number(was, task.target.unit)} in the test", {"rows": size, "now": now, "test": was},
+                    suspect=not found_so and now**2 > ERROR_RISEN * was**2)
     found = (error, _coverage(squares, tested, sizes, level))
     return found, _before(task, watched, truth.iloc[-size:], squares[-size:], level)
 
@@ -161,10 +163,11 @@ def _coverage(squares: FloatArray, tested: FloatArray, sizes: Sequence[int], lev
         return found - float(np.hypot(found - share_at_least(beyond[-size:], level), unsure))
 
     size = max(sizes, key=at_least)
-    share = 1.0 - float(beyond[-size:].mean())
-    return Finding("coverage", at_least(size) > MOST_BEYOND,
+    share, found = 1.0 - float(beyond[-size:].mean()), at_least(size) > MOST_BEYOND
+    return Finding("coverage", found,
                    f"the interval of {percent(COVERED)} of the test errors covers {percent(share)} of the newest "
-                   f"{count(size, 'row')}", {"rows": size, "covered": share, "expected": COVERED})
+                   f"{count(size, 'row')}", {"rows": size, "covered": share, "expected": COVERED},
+                   suspect=not found and 1.0 - share > MOST_BEYOND)
 
 
 def _before(task: SupervisedTask, watched: Watched, rows: pd.DataFrame, squares: FloatArray,
@@ -219,7 +222,7 @@ def _outside(watched: Watched, recent: pd.DataFrame) -> Finding:
     share, most = float(outside[-size:].mean()), inputs[int(beyond[-size:].sum(axis=0).argmax())].name
     named = f", most often by {most}" if share else ""
     return Finding("outside", lower > OFTEN, f"{percent(share)} of the newest {count(size, 'row')} lie outside of the "
-                   f"proved box{named}", {"rows": size, "share": share})
+                   f"proved box{named}", {"rows": size, "share": share}, suspect=lower <= OFTEN < share)
 
 
 def _specification(watched: Watched, recent: pd.DataFrame) -> Finding:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from feature_store.errors import InputError, SourceError, nearest
+from feature_store.errors import InputError, SourceError
 from feature_store.origin import UNREADABLE
 from feature_store.sources.files import numbers_or_nan
 from feature_store.sources.metric_map import MappedMetric, MetricMap
@@ -65,9 +65,9 @@ def read_file(path: Path) -> pd.DataFrame:
                          ) from error
     time = next((name for name in TIMES if name in table), None)
     if time is None or LOAD not in table:
-        lacks = LOAD if time else TIMES[0]
-        raise InputError(f"file must have the columns {TIMES[0]} and {LOAD}, and any of {', '.join(COLUMNS[1:])}, got "
-                         f"{', '.join(map(str, table))}; {nearest(lacks, [str(name) for name in table])} ({path})")
+        lacks = LOAD if time else " or ".join(TIMES)
+        raise InputError(f"file must have a column {lacks}, and may have {', '.join(COLUMNS[1:])}, got "
+                         f"{', '.join(map(str, table))}; rename the one that is meant ({path})")
     found = pd.DataFrame({"window_start": _times(table[time], path)})
     for name in COLUMNS:
         if name in table:
@@ -80,8 +80,10 @@ def read_file(path: Path) -> pd.DataFrame:
             found[name] = numbers
     found = found.dropna(subset=["window_start", LOAD]).sort_values("window_start").reset_index(drop=True)
     if (again := found["window_start"].duplicated()).any():
-        raise InputError(f"times must be unique, got {found.loc[again, 'window_start'].iloc[0]} twice ({path}); give a "
-                         "row of one service for each window, with a zone in its time")
+        twice = found.loc[again, "window_start"].iloc[0]
+        first, second, *_ = np.flatnonzero(_times(table[time], path) == twice) + 2
+        raise InputError(f"times must be unique, got {twice} in rows {first} and {second} ({path}); give a row of one "
+                         "service for each window, with a zone in its time")
     steps = found["window_start"].diff().dt.total_seconds().to_numpy()[1:]
     usual = float(np.median(steps)) if len(steps) else 0.0
     if not usual > 0:

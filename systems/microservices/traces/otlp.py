@@ -85,10 +85,13 @@ def spans_of_json(content: bytes, where: str) -> pd.DataFrame:
     try:
         return frame_of(row for document in documents for row in _rows_of_json(document))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"traces must be OTLP JSON, got {type(error).__name__}: {error} ({where})") from error
+        said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise InputError(f"traces must be OTLP JSON, got {said} ({where})") from error
 
 
 def _rows_of_json(document: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    if "resourceSpans" not in document:
+        raise ValueError(f"a document without resourceSpans: {', '.join(map(str, document)) or 'nothing'}")
     for resource in document["resourceSpans"] or ():
         service = _texts(resource.get("resource") or {}, (SERVICE,)).get(SERVICE) or UNNAMED
         for scope in resource.get("scopeSpans") or ():

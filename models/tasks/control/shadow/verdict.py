@@ -24,7 +24,8 @@ def span(interval: Sequence[float], low: float = -1e300) -> str:
 
 def lasted(hours: float) -> str:
     """In words: 25 minutes, 3.5 hours."""
-    return number(60.0 * hours, "minutes") if hours < 2.0 else number(hours, "hours")
+    minutes = max(60.0 * hours, 1.0)
+    return number(hours, "hours") if hours >= 2.0 else number(minutes, "minute" if minutes == 1.0 else "minutes")
 
 
 def named(name: str, units: Mapping[str, str]) -> str:

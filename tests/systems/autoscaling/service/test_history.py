@@ -34,7 +34,9 @@ def test_rows_may_stand_in_any_order_and_lack_a_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    (ROWS.replace("rate_rps", "rate"), "did you mean 'rate'"), (ROWS.replace("time,", "when,"), "window_start"),
+    (ROWS.replace("rate_rps", "rate"), "a column rate_rps, .*got time, rate, p99_ms; rename"),
+    (ROWS.replace("time,", "when,"), "a column window_start or time or timestamp"),
+    (ROWS.replace("00:01:00Z", "00:02:00Z"), "00:02:00.* in rows 3 and 4"),
     (ROWS.replace("5,10", "five,10"), "got five in row 2"), (ROWS.replace("6,", "-6,"), "row 3"),
     (ROWS.replace("2026-01-01T00:01:00Z", "yesterday"), "got yesterday in row 3"),
     (ROWS.splitlines()[0] + "\n", "different times"),
