@@ -50,8 +50,8 @@ class NetworkDecider:
         self.sha256, self.replay, self._graph = network.sha256, Replay(model), network.graph
         self._first, self._chain = FirstLook(network.graph, points, seed), chain or _chain(model)
         self._content, self._points, self._seed, self._drawn = model_bytes(model), points, seed, drawn
-        require_agreement(self._content, network.sha256, graph_stages(network.graph), self.claim.fed, str(model),
-                          network.executed)
+        self._uncompared = require_agreement(self._content, network.sha256, graph_stages(network.graph),
+                                             self.claim.fed, str(model), network.executed)
 
     def decide(self, part: Part, seconds: float, report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
         """How the search ended, and the points of the counterexample."""
@@ -64,7 +64,7 @@ class NetworkDecider:
 
     def execution(self) -> Execution:
         """What executing the file adds to the claim."""
-        return execution_of(self._content, self._graph, self.claim)
+        return execution_of(self._content, self._graph, self.claim, self._uncompared)
 
     def _look(self, part: Part) -> tuple[SearchResult, list[FloatArray]] | None:
         """The part decided without the search; None where it takes one."""

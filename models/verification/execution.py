@@ -47,15 +47,22 @@ class Execution:
     objection: str = ""
 
 
-def execution_of(content: bytes, graph: Graph, claim: Claim) -> Execution:
-    """What executing the file adds to the claim. graph: the same network in normal form."""
+def execution_of(content: bytes, graph: Graph, claim: Claim, uncompared: str = "") -> Execution:
+    """What executing the file adds to the claim.
+
+    Args:
+        graph: the same network in normal form.
+        uncompared: why it could not be compared with what onnxruntime computes, "" where it was. An objection where
+            execution is not bounded either.
+    """
     limits = {} if claim.specification is None else claim.specification.rounding
     try:
         chain = read_chain(content)
     except Rejected as refusal:
         return Execution("What its execution adds is not bounded: that is done for chains of Gemm, MatMul, Add, Sub, "
                          "Mul and Relu alone.",
-                         f"execution must be bounded where `rounding` limits it: {refusal}" if limits else "")
+                         f"execution must be bounded where `rounding` limits it: {refusal}" if limits else
+                         uncompared if claim.specification is not None else "")
     error, dtype = _error(chain, claim), chain.executed
     objection = "" if claim.specification is None else _over_the_limit(chain, claim.specification, error)
     if (kept := _kept(chain, claim)) and np.isfinite(error).all():

@@ -223,9 +223,10 @@ def _of_network(model: Path, specification: Path, seconds: float, file: bytes, t
     network = read_onnx(model, seconds)
     claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
     chain = checkable(model)
-    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.kinds), claim.fed,
-                      str(model), chain.executed)
-    return _Question(file, text, claim, partial(part_check, chain), partial(execution_of, file, network.graph, claim))
+    uncompared = require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.kinds),
+                                   claim.fed, str(model), chain.executed)
+    return _Question(file, text, claim, partial(part_check, chain),
+                     partial(execution_of, file, network.graph, claim, uncompared))
 
 
 def _judged(question: _Question, trees: Sequence[BoxTree]) -> ProofCheck:

@@ -26,6 +26,7 @@ checks proofs before it loads a model.
 """
 
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 WHAT = "specification"
 LARGEST, MOST_DIGITS = int(sys.float_info.max), 40  # of float64; that a message shows
+LIKE_A_SENTENCE = re.compile(r"[,;.:!?]\s")
 Walls = Mapping[str, tuple[float, float]]
 
 
@@ -153,6 +155,10 @@ def _file(fields: Mapping[str, Any], inputs: int, outputs: int) -> Specification
     body = {key: value for key, value in fields.items() if key != "tolerance" or not of_each}
     found = _specification(body, features, {}, named, units)
     rounding = _of_outputs(fields.get("rounding", {}), "rounding", named)
+    asked = {named[output] for rule in found.properties for output in rule.outputs}
+    if unasked := [name for name in rounding if name not in asked]:
+        raise FieldError(["rounding", unasked[0]], "expected an output that a property is about, for what execution "
+                                                   f"adds is held against properties, got {unasked[0]!r}")
     found = replace(found, rounding={named.index(name): value for name, value in rounding.items()})
     if not isinstance(amounts, Mapping):
         return found
@@ -255,8 +261,11 @@ def _require_exact(data: Any) -> None:
 
 
 def _require_visible(text: str) -> None:
+    """Refuses names and units that could pass for a part of the sentence that they stand in."""
     if not text.strip() or not text.isprintable():
         raise FieldError([], f"expected a printable text, got {text!r}")
+    if LIKE_A_SENTENCE.search(text):
+        raise FieldError([], f"expected a name without punctuation of a sentence, got {text!r}")
 
 
 def _require(name: str, known: tuple[str, ...], what: str) -> None:

@@ -80,7 +80,7 @@ def chain_stages(weights: Sequence[Array], biases: Sequence[Array], kinds: Seque
 
 
 def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: Sequence[Boxes], where: str,
-                      executed: np.dtype[Any] | None = None) -> None:
+                      executed: np.dtype[Any] | None = None) -> str:
     """Raises InputError, naming the point and both values, where onnxruntime and the network as read differ.
 
     Also where onnxruntime does not take the file.
@@ -88,6 +88,10 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
     Args:
         sha256: of the file that was read as these stages.
         executed: the type that the file computes in; None: that of its input. Outputs are rounded to the input's.
+
+    Returns:
+        Why the comparison says nothing of some output, "" where it does of all: rounding explains more than it is
+        large, or it may overflow.
     """
     if hashlib.sha256(file).hexdigest() != sha256:
         raise InputError(f"model must stay the same while it is read, got another content ({where})")
@@ -96,7 +100,7 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
     seeds = (SEED, int(sha256, 16))
     x = np.concatenate([points(filled, sessions[0].dtype, seed) for seed in seeds])
     if not len(x):
-        return
+        return ""
     x = np.concatenate([x, *(switches(stages, filled, sessions[0].dtype, seed) for seed in seeds)])
     nodes = len(onnx.load_model_from_string(file).graph.node)
     taken: np.dtype[Any] = sessions[0].dtype
@@ -115,6 +119,13 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
                 f"network as read must compute what onnxruntime {session.version} computes{session.how}: output "
                 f"{output} must be {expected[point, output]:.9g} within {allowed[point, output]:.2g}, got "
                 f"{found[point, output]:.9g} at [{values}{more}] ({where})")
+    largest, silent = np.abs(expected).max(axis=0), ~(allowed.max(axis=0) <= np.abs(expected).max(axis=0))
+    if not silent.any():
+        return ""
+    output = int(np.argmax(silent))
+    return (f"output {output} must be larger than what rounding may add to it, or it cannot be compared with what "
+            f"onnxruntime computes: at most {largest[output]:.3g} at the points looked at, and up to "
+            f"{allowed[:, output].max():.3g}; store the weights in float64, or take large constants out")
 
 
 def points(boxes: Sequence[Boxes], dtype: np.dtype[Any], seed: int = SEED) -> Array:

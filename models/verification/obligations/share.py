@@ -131,8 +131,13 @@ def _satisfied(graph: Graph, share: Share, specification: Specification, domain:
 
 def _partner(domain: Domain, rule: Monotonicity, x: FloatArray,
              random: np.random.Generator) -> tuple[FloatArray, NDArray[np.int64]]:
-    """x (m, n) with another value in one of the rule's features, and in which (m,)."""
-    partner, picked = x.copy(), random.choice(rule.features, len(x))
+    """x (m, n) with another value in one of the rule's features that can have one, and in which (m,)."""
+    movable = [feature for feature in rule.features if len(domain.choices.get(feature, ())) > 1 or (
+        feature not in domain.choices and domain.lower[feature] < domain.upper[feature])]
+    if not movable:
+        raise InputError("monotone must be of a feature that can differ between two inputs, got "
+                         f"{', '.join(map(str, rule.features))}, each at one value")
+    partner, picked = x.copy(), random.choice(movable, len(x))
     for feature in rule.features:
         rows = np.flatnonzero(picked == feature)
         low, high = domain.lower[feature], domain.upper[feature]

@@ -91,6 +91,16 @@ def execution_of_forest(forest: Forest, claim: Claim) -> Execution:
     named = [f"{name} by at most {amount(float(e), claim.units.get(name, ''))}" if np.isfinite(e) else
              f"{name} by any amount, for sums may overflow" for name, e in zip(claim.output_names, error, strict=True)]
     sentence = f"Executed in float32, with sums in any order, it may differ from that: {', '.join(named)}."
+    specified = () if specification is None else specification.properties
+    y = forest.value(_points(forest, *_boxes(claim), [SEED]))
+    for rule in specified:
+        for output in rule.outputs:
+            largest = float(abs(y[:, output]).max())
+            size = float(np.ptp(y[:, output])) if isinstance(rule, Monotonicity) else largest
+            if size and not error[output] <= max(size, 2.0**-23 * largest):
+                return Execution(sentence, f"execution in float32 must keep {claim.output_names[output]} within its "
+                                           f"size, about {size:.3g}, got {error[output]:.3g}: the proof says nothing "
+                                           "about what runs")
     if overflowing := [name for name, one in zip(claim.output_names, error, strict=True) if not np.isfinite(one)]:
         return Execution(sentence, "sums of a forest must stay within float32 in whatever order they are made, and may "
                                    f"leave it in {overflowing[0]}")

@@ -115,7 +115,7 @@ def _scaling(attributes: Mapping[str, Any], inputs: int, node: onnx.NodeProto) -
 def _arithmetic(constant: np.ndarray[Any, Any], inputs: int, node: onnx.NodeProto) -> Scaling:
     """One operation with a float32 number for each feature, or one for all."""
     values = constant.reshape(-1)
-    if constant.dtype != np.float32 or values.size not in (1, inputs) or constant.ndim > 2 or \
+    if constant.dtype != np.float32 or constant.shape not in ((), (1,), (1, 1), (inputs,), (1, inputs)) or \
             not np.isfinite(values).all() or (node.op_type in ("Mul", "Div") and (values == 0).any()):
         raise Rejected(f"constant must be finite float32 numbers, for each of {inputs} inputs or one for all, and no "
                        f"factor be 0 ({_named(node)})")
@@ -145,6 +145,9 @@ def _forest(attributes: Mapping[str, Any], inputs: int, scalings: list[Scaling])
         raise Rejected(f"base_values must be {outputs} finite numbers, got shape {base.shape}")
     tree, low, high, leaf = _leaves(_Nodes(attributes, inputs, scalings))
     values, named = _values(attributes, leaf, outputs)
+    if outputs == 1 and not named.all():
+        raise Rejected("leaves must each have a value of the output, got one without, of which onnxruntime takes "
+                       "nodes_values")
     if outputs > 1:
         in_all = np.logical_and.reduceat(named, np.flatnonzero(np.diff(tree, prepend=-1)), axis=0)
         if missing := np.flatnonzero((base != 0) & ~in_all.any(axis=0)).tolist():

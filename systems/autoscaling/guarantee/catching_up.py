@@ -47,7 +47,8 @@ class Scaler:
     """A policy, and what it sees of the fluid law: matrix (n, 5) @ (a, L, k, used cores, latency in ms) + an interval.
 
     policy: n inputs -> targets; limit, replicas: positions of the two targets among them. low, high (n,): what is added
-    lies between them, another value at every step. Raises InputError where these do not fit.
+    lies between them, another value at every step. shown_low, shown_high (n,): what is beyond is cut to them before
+    the policy sees it. Raises InputError where these do not fit.
     """
 
     policy: Chain
@@ -56,6 +57,8 @@ class Scaler:
     high: FloatArray
     limit: int
     replicas: int
+    shown_low: FloatArray | None = None
+    shown_high: FloatArray | None = None
 
     def __post_init__(self) -> None:
         inputs, outputs = self.policy.weights[0].shape[1], len(self.policy.biases[-1])
@@ -129,6 +132,26 @@ class CatchingUp:
             found.append((low, float(min(high, top))))
             low = float(high)
         return found or ([(low, low)] if low == top else [])
+
+    def require_shown(self) -> None:
+        """Raises InputError where the claim is about observations that the policy is never shown: beyond the range of a
+        signal it sees the end of the range. Of the latency its least counts: targets rise with it."""
+        scaler = self.scaler
+        if scaler.shown_low is None or scaler.shown_high is None:
+            return
+        latency = PARTS.index("latency")
+        for cell in self.cells():
+            least, most = self._known(cell)
+            most[latency] = least[latency]
+            matrix = scaler.matrix
+            low = np.where(matrix > 0, matrix * least, matrix * most).sum(axis=1) + scaler.low
+            high = np.where(matrix > 0, matrix * most, matrix * least).sum(axis=1) + scaler.high
+            if len(beyond := np.flatnonzero((low < scaler.shown_low) | (high > scaler.shown_high))):
+                place = int(beyond[0])
+                raise InputError(
+                    f"input {place} of the policy must stay within {scaler.shown_low[place]:g} to "
+                    f"{scaler.shown_high[place]:g}, beyond which it is cut before the policy sees it, got "
+                    f"{low[place]:g} to {high[place]:g} with {self.replicas} replicas")
 
     def box(self, cell: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
         """Walls of the chain's inputs in a cell."""

@@ -43,10 +43,14 @@ def guaranteed(law: ScalerLaw, start: float, bound: BacklogBound) -> str:
 
 
 def claims_of(scaler: Scaler, law: ScalerLaw, threshold: float, headroom: float, growth: float) -> list[CatchingUp]:
-    """The claims of all numbers of replicas that may have too little capacity."""
+    """The claims of all numbers of replicas that may have too little capacity. Raises InputError: the policy is not
+    shown what one is about."""
     every = (CatchingUp(scaler, law, number, threshold, headroom, growth)
              for number in range(law.replicas_low, law.replicas_high + 1))
-    return [one for one in every if one.cells()]
+    found = [one for one in every if one.cells()]
+    for one in found:
+        one.require_shown()
+    return found
 
 
 def files_of(folder: Path, replicas: int) -> tuple[Path, Path, Path]:

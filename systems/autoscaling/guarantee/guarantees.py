@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from feature_store.errors import InputError
 from models.control.contract.guarantee import Shipped
 from models.verification.checker.chain import read_chain
 from systems.autoscaling.guarantee.guarantee_check import (
@@ -69,8 +70,14 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
         law = law_of(service, LOAD, change, (low, high), (int(fewest), int(most)))
         scaler = scaler_of(policy, service, law)
         with tempfile.TemporaryDirectory() as name:
-            one = scaler_guarantee(scaler, law, START, Path(name), threshold=THRESHOLD,
-                                   headroom=HEADROOM, seconds=left)
+            try:
+                one = scaler_guarantee(scaler, law, START, Path(name), threshold=THRESHOLD,
+                                       headroom=HEADROOM, seconds=left)
+            except InputError as error:  # what the law shows a policy is beyond a signal's range
+                return [*found, {
+                    "change": change, "change_unit": "cores a step", "status": "UNKNOWN",
+                    "statement": f"Nothing is guaranteed: {error}.", "reason": str(error), "bound": None,
+                    "bound_unit": "core seconds", "steps": None, "growth": None, "leaves": 0, "seconds": 0.0}], last
             content = shipped(Path(name), service, law)
             checked = check_shipped(content, model, properties, {})
         known, refused = one.bound if checked.accepted else None, one.bound is not None and not checked.accepted

@@ -77,7 +77,9 @@ def scaler_of(policy: Chain, service: Service, law: ScalerLaw) -> Scaler:
         else:
             low[row] = high[row] = service.fixed[name]
     targets = [control.name for control in CONTROLS]
-    return Scaler(policy, matrix, low, high, targets.index("target_cpu_limit_cores"), targets.index("target_replicas"))
+    shown = (np.array([getattr(signal, end) for signal in SIGNALS], dtype=np.float64) for end in ("low", "high"))
+    return Scaler(policy, matrix, low, high, targets.index("target_cpu_limit_cores"), targets.index("target_replicas"),
+                  *shown)
 
 
 def law_of(service: Service, load: tuple[float, float], change: float, limits: tuple[float, float],

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
+from feature_store.errors import InputError
 from models.verification.checker.chain import read_chain
 from models.verification.checker.rounding import chain_error
 from models.verification.decide import decide
+from models.verification.network import runtime_agreement
 from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
@@ -53,7 +55,9 @@ def test_what_is_said_of_weights_that_cancel_covers_what_they_do(tmp_path: Path)
     assert 1e-4 < largest_fall(model) <= 2 * said < 0.1  # two inputs may differ by twice as much as one
 
 
-def test_a_constant_is_one_in_execution_only_where_nothing_on_the_way_overflows(tmp_path: Path) -> None:
+def test_a_constant_is_one_in_execution_only_where_nothing_on_the_way_overflows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """0 times infinity is no number: a spike that no sample meets would be proved to be in order."""
     plain = dense_file(tmp_path / "plain.onnx", [[[0.7], [0.3]], [[0.0, 0.0]]], [[0.25, 0.25], [7.0]])
     found, _, proof = verify(plain, RISING)
@@ -63,6 +67,9 @@ def test_a_constant_is_one_in_execution_only_where_nothing_on_the_way_overflows(
         tmp_path / "spike.onnx", [[[1.0], [1.0], [1.0]], [[1e25, -2e25, 1e25]], [[1e25]], [[0.0]]],
         [[-0.3, -0.3 - 2.0**-15, -0.3 - 2.0**-14], [-1e19], [0.0], [7.0]])
     assert np.isnan(run_file(spike, np.array([float(np.float32(0.3 + 2.0**-15))]))).any()
+    with pytest.raises(InputError, match="got nan at"):  # where its units switch
+        verify(spike, RISING)
+    monkeypatch.setattr(runtime_agreement, "SWITCHES", 0)
     found, _, proof = verify(spike, RISING)
     assert found.status is not Status.PROVED and not proof.exists()
 

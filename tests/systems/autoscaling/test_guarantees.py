@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 
+from feature_store.errors import InputError
 from models.control.contract.acting import load_acting
 from models.control.contract.environment import GuaranteedSystem
 from models.control.policy.policy import Policy
@@ -22,10 +23,13 @@ from models.control.policy.policy_chain import chain
 from models.control.policy.policy_model import chain_onnx
 from models.tasks.control.policies import policy_shape
 from models.tasks.task import load_task
+from models.verification.checker.chain import read_chain
 from systems import autoscaling
 from systems.autoscaling.environment import ENVIRONMENT
 from systems.autoscaling.guarantee import guarantees
+from systems.autoscaling.guarantee.check_scaler_guarantee import claims_of
 from systems.autoscaling.guarantee.guarantee_check import ASSUMED, check_shipped
+from systems.autoscaling.guarantee.in_fluid_law import law_of, scaler_of
 from systems.autoscaling.interface import CONTROLS
 from systems.autoscaling.simulator.simulator import Autoscaling
 
@@ -172,6 +176,23 @@ def test_upper_limits_are_those_of_the_network(model: bytes) -> None:
     wide = LIMITS | {"target_cpu_limit_cores": (0.125, 16.0)}
     (found,), shipped = guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, wide)
     assert "2 to 32 replicas of 0.5 to 16 cores" in found["statement"] and found["bound"] is None and shipped is None
+
+
+def test_nothing_is_guaranteed_of_observations_that_the_policy_is_never_shown(model: bytes) -> None:
+    """At 0.01 ms a request the law's loads are beyond the range of the rates, at which the policy's sight ends; so is
+    the latency of a backlog of 4,000 core seconds. A policy that acts beyond alone would be proved, and do nothing."""
+    fast = {"cpu_ms": 0.01, "slo_ms": 15.0}
+    (found,), sent = guarantees.autoscaling_guarantees(model, written_out(), fast, LIMITS)
+    assert found["status"] == "UNKNOWN" and sent is None and found["bound"] is None
+    assert "must stay within 0.0625 to 65536, beyond which it is cut" in found["statement"]
+    service = guarantees.service_of(SETTINGS)
+    law = law_of(service, (1.0, 5.0), 0.0, (0.5, 2.0), (2, 32))
+    scaler = scaler_of(read_chain(model), service, law)
+    assert claims_of(scaler, law, 60.0, 0.5, 1.0)
+    with pytest.raises(InputError, match="must stay within 1 to 65536, beyond which it is cut"):
+        claims_of(scaler, law, 4000.0, 0.5, 1.0)
+    with pytest.raises(InputError, match=r"must stay within 0\.0625 to 65536"):
+        claims_of(scaler_of(read_chain(model), replace(service, cpu_ms=0.01), law), law, 60.0, 0.5, 1.0)
 
 
 def test_what_a_task_file_says_comes_before_what_was_recorded() -> None:

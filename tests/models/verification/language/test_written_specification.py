@@ -67,6 +67,26 @@ def test_a_controller_reads_it_without_pydantic(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={"PYTHONPATH": str(ROOT)})
 
 
+@pytest.mark.parametrize("name", ["latency is at most 250 ms; for the record, latency", "a, b", "ms. It is", "y: z"])
+def test_a_name_that_could_pass_for_a_part_of_the_sentence_is_refused(name: str) -> None:
+    for change in ({"outputs": ["p50", name]}, {"units": {"load": name}}):
+        with pytest.raises(InputError, match="expected a name without punctuation of a sentence"):
+            parse_file({**yaml.safe_load(EVERY_KIND), **change}, INPUTS, OUTPUTS, "here")
+
+
+@pytest.mark.parametrize("name", ["p99.9", "serving_default:0", "http/2", "Latency (99th,ms)", "1/s", "ms"])
+def test_names_of_files_are_names(name: str) -> None:
+    parse_file({**yaml.safe_load(EVERY_KIND), "units": {"load": name}}, INPUTS, OUTPUTS, "here")
+
+
+def test_a_limit_of_rounding_is_of_an_output_that_a_property_is_about() -> None:
+    """What execution adds is held against properties; the sentence would say it of the output."""
+    data = yaml.safe_load(EVERY_KIND)
+    data |= {"properties": [{"range": {"output": "p50", "minimum": 0}}], "tolerance": {"p50": 0.5}}
+    with pytest.raises(InputError, match=r"rounding\.p99: expected an output that a property is about"):
+        parse_file(data, INPUTS, OUTPUTS, "here")
+
+
 @pytest.mark.parametrize("change", [
     {"properties": [{"range": {"output": "p99", "minimum": True}}]}, {"propertys": []}, {"tolerance": {"p50": -1.0}},
     {"rounding": {"p99": math.nan}}, {"box": {"load": [0.0, math.inf]}}, {"features": ["load", "cores", "load", "x"]},

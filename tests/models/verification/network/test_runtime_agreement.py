@@ -153,6 +153,27 @@ def test_where_the_runtime_overflows_nothing_is_compared() -> None:
     compare(dense_model([[[1.0]], [[1.0]]], [[0.0], [0.0]]).SerializeToString(), boxes=cube(1, 1e39))
 
 
+LARGE = {
+    "a large constant": ([[[1e-3]], [[1.0]]], [[1e8], [-1e8]]),
+    "overflow": ([[[1.0]], [[1e30]], [[1e38]]], [[0.0], [0.0], [0.0]]),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_cannot_be_compared_is_not_proved_of_what_runs(tmp_path: Path, name: str) -> None:
+    """A constant far larger than the output, or a sum that may overflow, explains any difference by rounding."""
+    content = dense_model(*LARGE[name], kind="LeakyRelu").SerializeToString()
+    network = read_onnx(content)
+    said = require_agreement(content, network.sha256, graph_stages(network.graph), cube(1), "model.onnx")
+    assert said.startswith("output 0 must be larger than what rounding may add to it")
+    (tmp_path / "m.onnx").write_bytes(content)
+    found = verify(tmp_path, tmp_path / "m.onnx", one_input(-1, 1, {"range": {"maximum": 1e300}}))
+    assert found.verdict == "UNKNOWN" and "cannot be compared with what onnxruntime computes" in str(found)
+    small = random_file(1, np.float32, "LeakyRelu")
+    network = read_onnx(small)
+    assert require_agreement(small, network.sha256, graph_stages(network.graph), cube(network.graph.inputs), "m") == ""
+
+
 CANCELLING: dict[str, tuple[list[onnx.NodeProto], dict[str, np.ndarray]]] = {
     "sum": ([op("Add", "x c", "t"), op("Sub", "t c")], {"c": np.array([1e6])}),
     "scaled": ([op("Add", "x c", "t"), op("Mul", "t s", "u"), op("Add", "u d")],

@@ -82,7 +82,6 @@ def test_pairs_of_a_finite_feature_are_of_two_of_its_values() -> None:
     assert 0 < expected < 1
     found = check(valley, share, choices={0: values})
     assert found.lower <= expected <= found.upper
-    assert check(valley, share, choices={0: (0.5,)}).satisfied == 20_000  # there is no other value
 
 
 def test_one_hot_inputs_are_drawn_as_such() -> None:
@@ -143,3 +142,15 @@ def test_what_cannot_be_counted_is_named(graph: Graph, data: FloatArray | None, 
     share = Share(LOW, 0.5)
     with pytest.raises(InputError, match=message):
         check_share(graph, share, unit(share), data, seed=0)
+
+
+@pytest.mark.parametrize("held", [{"upper": np.array([1.0, 0.0])}, {"choices": {1: (0.5,)}}], ids=["a side", "a value"])
+def test_a_feature_that_stands_still_makes_no_pair(held: dict[str, Any]) -> None:
+    """y = -x0: no pair that differs is in order. Pairs that differ in nothing counted as such once."""
+    falling = dense_graph([np.array([[-1.0, 0.0]])], [np.zeros(1)])
+    share = Share(Monotonicity((0, 1), "increasing"), 0.45)
+    found = check_share(falling, share, replace(unit(share, 2, 1), **held), seed=0)
+    assert (found.holds, found.satisfied) == (False, 0)
+    still = Share(Monotonicity((1,), "increasing"), 0.45)
+    with pytest.raises(InputError, match="must be of a feature that can differ"):
+        check_share(falling, still, replace(unit(still, 2, 1), **held), seed=0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -340,6 +340,36 @@ def test_a_base_value_that_onnxruntime_leaves_out_is_refused(tmp_path: Path) -> 
         decide(*written(tmp_path, model, text))
     more = forest_model([(0, 0.5, [1.0, 1.0], [1.0]), [0.0, 0.0]], 1, outputs=2, base_values=[0.0, 100.0])
     assert decide(*written(tmp_path, more, text)).verdict == "PROVED"
+
+
+def test_a_leaf_without_a_value_is_refused(tmp_path: Path) -> None:
+    """onnxruntime gives such a one its nodes_values where there is one output."""
+    text = "features: [a, b]\noutputs: [y]\nbox: {a: [0, 1], b: [0, 1]}\nproperties: [range: {output: y, maximum: 3}]\n"
+    model = forest_model(*STUMP)
+    for name, value in (("target_treeids", [0]), ("target_nodeids", [1]), ("target_ids", [0]),
+                        ("target_weights", [1.0]), ("nodes_values", [0.5, 0.0, 100.0])):
+        _changed(name, value)(model)
+    ran = open_session(model.SerializeToString()).run(None, {"x": np.array([[0.9, 0.0]], np.float32)})[0]
+    assert ran.tolist() == [[100.0]]
+    with pytest.raises(InputError, match="leaves must each have a value of the output"):
+        decide(*written(tmp_path, model, text))
+
+
+def test_a_column_of_constants_is_refused(tmp_path: Path) -> None:
+    """onnxruntime adds it to rows, of which there are as many as a batch has."""
+    model = forest_model(*STUMP, before=(helper.make_node("Add", ["x", "c"], ["z"]),))
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((2, 1), np.float32), "c"))
+    text = "features: [a, b]\noutputs: [y]\nbox: {a: [0, 1], b: [0, 1]}\nproperties: [range: {output: y, maximum: 3}]\n"
+    with pytest.raises(InputError, match="constant must be finite float32 numbers, for each of 2 inputs or one"):
+        decide(*written(tmp_path, model, text))
+
+
+def test_a_forest_whose_sums_cancel_is_not_proved(tmp_path: Path) -> None:
+    """1e8 + 1 - 1e8 is 0 in float32."""
+    files = written(tmp_path, forest_model([[1e8], [1.0], [-1e8]], 1),
+                    "features: [a]\noutputs: [y]\nbox: {a: [0, 1]}\nproperties: [range: {output: y, minimum: 0.5}]\n")
+    found = decide(*files)
+    assert found.verdict == "UNKNOWN" and "execution in float32 must keep y within its size" in str(found)
 
 
 def test_a_leaf_that_no_random_point_meets_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
