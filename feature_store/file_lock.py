@@ -1,5 +1,10 @@
 """A lock among processes and threads: a file that stays, locked by the kernel (flock) until its holder ends."""
 
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
@@ -20,3 +25,35 @@ def file_lock(path: Path) -> FileLock:
             file that merely exists: it would outlive a killed holder.
     """
     return FileLock(path, mode=0o644, poll_interval=_POLL_S, fallback_to_soft=False)
+
+
+@contextmanager
+def shared_lock(path: Path, *, alone: bool, patience_s: float = 0.0) -> Iterator[bool]:
+    """For the length of the block, a lock that many hold together, or one alone; False: it was not to be had in time.
+
+    However its holder ends, also by SIGKILL, the lock is free afterwards.
+
+    Args:
+        alone: hold it against all others; the file is made where it is missing.
+        patience_s: seconds to wait for others; 0: none.
+
+    Raises:
+        OSError: the file cannot be opened (not `alone`: or is not there), or its file system has no flock.
+    """
+    flags = os.O_RDWR | os.O_CREAT if alone else os.O_RDONLY
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    try:
+        deadline = time.monotonic() + patience_s
+        while not (held := _locked(descriptor, alone)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, alone: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

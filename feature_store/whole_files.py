@@ -28,10 +28,13 @@ def require_file(path: Path, what: str, most_bytes: int) -> None:
 def read_regular(path: Path, most_bytes: int = -1) -> bytes:
     """Content of a regular file, or its first bytes; of a pipe, say, nobody waits for a writer. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        return file.read(most_bytes)
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most_bytes)
+    finally:  # also of a folder, which `open` refuses and leaves open
+        os.close(descriptor)
 
 
 def require_writable(path: Path, what: str, read: Iterable[Path]) -> None:

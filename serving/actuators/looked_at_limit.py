@@ -10,18 +10,22 @@
 
 A controller decides soon after each look, whatever `--every` says. What is set goes by the actuator for control groups
 (serving/actuators/cgroup.py), which gives back what it found. A look is acted on once, and not after the next one: else
-two agents could take the same free cores.
+two agents could take the same free cores. Nor while the next one is made, which counts limits as they are: agents hold
+the lock beside the look (`look_lock`) together while they act, and the coordinator alone while it looks.
 """
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from feature_store.errors import SourceError
+from feature_store.file_lock import shared_lock
+from feature_store.whole_files import read_regular
 from serving.actuators.actuator import ActuatorError, Applied
 from serving.actuators.cgroup import Cgroup
 from serving.actuators.control_group.replica_limits import CPU
@@ -29,6 +33,13 @@ from serving.actuators.kind import ActuatorKind
 from serving.contract import Contract
 from serving.control.file_part import FilePart
 from serving.control.parts import Readings
+
+MOST_LOOK_BYTES = 2**26  # some 50,000 who share
+
+
+def look_lock(look: Path) -> Path:
+    """The lock beside a look (feature_store/file_lock.py, `shared_lock`), made by its coordinator."""
+    return Path(f"{look}.lock")
 
 
 @dataclass(frozen=True)
@@ -69,15 +80,17 @@ class LookedAtLimit:
         return {self._named.current: self._group.present()["cpu_limit_cores"] / self._target.host_cores}
 
     def apply(self, targets: Mapping[str, float]) -> Applied:
-        """See `Actuator`. Conflict, with nothing set: the look that was read is not the last one, or was acted on."""
+        """See `Actuator`. Conflict, with nothing set: the look that was read is not the last one, or was acted on, or
+        the next one is being made; nobody waits for that."""
         if set(targets) != {self._named.control}:
             raise ActuatorError("refused", f"{self._named.control} must be set alone, got "
                                 f"{', '.join(targets) or 'nothing'}")
-        if self._look in ("", self._acted_on) or self._look != self._last().get("look"):
-            raise ActuatorError("conflict", f"{self.name} must be set by the coordinator's last look, once: decide "
-                                            "again after the next one")
-        self._acted_on = self._look
-        done = self._group.apply({CPU: targets[self._named.control] * self._target.host_cores})
+        with self._between_looks():
+            if self._look in ("", self._acted_on) or self._look != self._last().get("look"):
+                raise ActuatorError("conflict", f"{self.name} must be set by the coordinator's last look, once: decide "
+                                                "again after the next one")
+            self._acted_on = self._look
+            done = self._group.apply({CPU: targets[self._named.control] * self._target.host_cores})
         notes = done.notes if self._target.host_cores == 1.0 else tuple(f"on the host: {note}" for note in done.notes)
         return Applied({self._named.control: done.values[CPU] / self._target.host_cores}, notes)
 
@@ -104,11 +117,27 @@ class LookedAtLimit:
         self.interval_s = max(1.1 * every_s - max(age_s, 0.0), 0.2 * every_s)
         return Readings(values, dict.fromkeys(values, age_s))
 
+    @contextmanager
+    def _between_looks(self) -> Iterator[None]:
+        path = look_lock(self._target.look)
+        with ExitStack() as held:
+            try:
+                free = held.enter_context(shared_lock(path, alone=False))
+            except FileNotFoundError:  # of an earlier coordinator, which made none
+                free = True
+            except OSError as error:
+                raise ActuatorError("forbidden", f"{path} must be a lock that agents can read, got {error.strerror}: "
+                                                 f"give {self.name}'s agent the right to read it") from error
+            if not free:
+                raise ActuatorError("conflict", f"{self.name} must be set between two looks, got the coordinator while "
+                                                "it looks: decide again after that")
+            yield
+
     def _last(self) -> Any:
         try:
-            found = json.loads(self._target.look.read_text())
+            found = json.loads(read_regular(self._target.look, MOST_LOOK_BYTES))
             return found if isinstance(found, dict) else {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise SourceError(f"{self._target.look} must be a coordinator's look, got {error}") from error
 
 

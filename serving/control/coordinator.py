@@ -13,28 +13,40 @@ an agent acts on a look once, and only on the last one (serving/actuators/looked
 it long ago, keeps its place with what its limit is, and its agent is blind. Nobody gets another's cores by a limit that
 somebody lifted: a limit above what the last look allotted counts as it did then. Whose control group is gone or cannot
 be read is not told of, and keeps the cores that it had. A system says what is told of a look (`Teller`).
+
+One coordinator alone writes a look: it holds a lock beside it (look.json.coordinator) while it runs. No agent acts
+between limits as they are read and the look that counts them (look.json.lock): the coordinator waits for agents a tenth
+of an interval, at most a second, and then looks all the same, lest one that was stopped while it acts stops all.
+Looks that a suspended machine missed are left out.
 """
 
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from feature_store.errors import InputError
+from feature_store.file_lock import shared_lock
 from feature_store.strict_yaml import read_located_yaml
-from feature_store.whole_files import write_file
+from feature_store.whole_files import read_regular, write_file
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.cgroup import Cgroup
+from serving.actuators.control_group.file_lease import FileLease
+from serving.actuators.looked_at_limit import MOST_LOOK_BYTES, look_lock
 from serving.control.file_part import FilePart
 from serving.control.loop import LEAST_S, MOST_S
+from serving.control.run import next_due
 
 Status = Mapping[str, float]
+_MOST_STATUS_BYTES = 2**20
+_PATIENCE, _MOST_PATIENCE_S = 0.1, 1.0  # for agents that act: of an interval, and s
 _ROUNDED = 1.001  # a kernel rounds what an agent sets
 _RECENT = 10.0  # intervals
 
@@ -96,7 +108,9 @@ def read_shared(path: Path, teller: Teller) -> Shared:
     every_s = part.number("every_s", teller.every_s)
     if not LEAST_S <= every_s <= MOST_S:
         raise InputError(f"every_s must be {LEAST_S:g} to {MOST_S:g} seconds, got {every_s:g} ({path})")
-    return Shared(part.number("cores", math.nan), Path(part.text("look")), Path(part.text("status")),
+    if os.path.isdir(look := part.text("look")):  # noqa: PTH112  (a name that is too long is none)
+        raise InputError(f"look must be a file that is written, got a folder ({look}, {path})")
+    return Shared(part.number("cores", math.nan), Path(look), Path(part.text("status")),
                   read_groups(part, teller.many, path), every_s, Path(part.text("root", "/sys/fs/cgroup")),
                   part.number("host_cores", 1.0))
 
@@ -105,9 +119,14 @@ def read_groups(part: FilePart, many: str, path: Path) -> dict[str, str]:
     """Control group of each, by its name, which names files. Raises InputError."""
     names = part.part("groups")
     groups = {name: names.text(name) for name in names.names}
-    if not groups or any("/" in name or name.startswith(".") for name in groups):
+    if not groups or any("/" in name or "\0" in name or name.startswith(".") for name in groups):
         raise InputError(f"groups must name the control group of each of the {many}, got "
-                         f"{', '.join(groups) or 'none'} ({path})")
+                         f"{', '.join(repr(name)[1:-1] for name in groups) or 'none'} ({path})")
+    firsts = dict[PurePosixPath, str]()
+    for name, group in groups.items():
+        if (first := firsts.setdefault(PurePosixPath(group), name)) != name:
+            raise InputError(f"groups must name each control group once, got {group} for {first} and for {name} "
+                             f"({path}); two names of it would get its cores twice")
     return groups
 
 
@@ -119,12 +138,15 @@ def demand_cores(status: Status, capacity: float) -> float:
 
 
 class Coordinator:
-    """Remembers what a look needs of those before it."""
+    """Remembers what a look needs of those before it. Raises InputError: control groups cannot be there."""
 
     def __init__(self, shared: Shared, teller: Teller) -> None:
         self._shared, self._teller = shared, teller
-        self._groups = {name: Cgroup(group, shared.look.parent, root=shared.root)
-                        for name, group in shared.groups.items()}
+        try:
+            self._groups = {name: Cgroup(group, shared.look.parent, root=shared.root)
+                            for name, group in shared.groups.items()}
+        except (OSError, RuntimeError) as error:  # a link to itself
+            raise InputError(f"root must be where control groups are mounted, got {error}") from error
         # a mean weighs an interval of another length as so many of the system's, as observers do
         self._weight = 1.0 - (1.0 - teller.mean_weight) ** (shared.every_s / teller.every_s)
         self._limits: dict[str, float] = {}  # as they counted in the last look
@@ -133,14 +155,23 @@ class Coordinator:
         self._needs: dict[str, float] = {}  # of whom one was known
 
     def look(self) -> list[str]:
-        """Looks, and writes what it saw. Returns of whom nothing is told, and why.
+        """Looks, and writes what it saw. Returns of whom nothing is told, and why, and that an agent acted meanwhile.
 
         Raises:
             ActuatorError: a control group is gone or cannot be read that was in no look before, or all of them are.
             OSError: what was seen cannot be written.
         """
-        shared, teller = self._shared, self._teller
-        status, limits = {name: self._status(name) for name in self._groups}, dict[str, float]()
+        status = {name: self._status(name) for name in self._groups}
+        patience_s = min(_PATIENCE * self._shared.every_s, _MOST_PATIENCE_S)
+        with shared_lock(lock := look_lock(self._shared.look), alone=True, patience_s=patience_s) as held:
+            notes = self._look(status)
+        if not held:
+            notes.append(f"a look must be made between what agents do, got one that has been acting for more than "
+                         f"{patience_s:g} s ({lock}): the look may count its limit before that; is it stopped?")
+        return notes
+
+    def _look(self, status: dict[str, dict[str, float]]) -> list[str]:
+        shared, teller, limits = self._shared, self._teller, dict[str, float]()
         kept, notes = dict[str, float](), list[str]()
         for name, group in self._groups.items():
             try:
@@ -184,7 +215,7 @@ class Coordinator:
         """What the last look allotted, or kept, of a coordinator before this one; empty where it tells nothing, or is
         old: since then somebody may have set all limits anew."""
         try:
-            last = json.loads(self._shared.look.read_text())
+            last = json.loads(read_regular(self._shared.look, MOST_LOOK_BYTES))
             age_s = time.time() - 1e-9 * int(last["look"])
             if last["host_cores"] != self._shared.host_cores or not 0 <= age_s <= _RECENT * self._shared.every_s:
                 return {}
@@ -201,7 +232,7 @@ class Coordinator:
         try:
             if abs(time.time() - path.stat().st_mtime) > 2.0 * self._shared.every_s:  # or ahead of the clock
                 return unknown
-            said = json.loads(path.read_text())
+            said = json.loads(read_regular(path, _MOST_STATUS_BYTES))
             if said.get("host_cores", self._shared.host_cores) != self._shared.host_cores:  # other cores than ours
                 return unknown
             told = {part: float(said.get(part, math.nan)) for part in names}
@@ -211,31 +242,48 @@ class Coordinator:
 
 
 def run(teller: Teller, program: str, description: str | None, arguments: list[str] | None = None) -> int:
-    """Looks until it is ended. Exit codes: 0 done, 2 bad input."""
+    """Looks until it is ended.
+
+    Exit codes: 0 done; 2 bad input, or another coordinator writes this look. Where all looks failed that were asked
+    for, as the last one did: 1 a control group cannot be read, or nothing be locked; 2 what was seen cannot be written.
+    """
     parser = argparse.ArgumentParser(prog=program, description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="the coordinator's file")
-    parser.add_argument("--looks", type=int, default=0, help="end after so many; default: never")
+    parser.add_argument("--looks", type=int, help="end after so many, at least 1; default: never")
     given: Any = parser.parse_args(arguments)
-    said = ""
     try:
+        if given.looks is not None and given.looks < 1:
+            raise InputError(f"--looks must be at least 1, got {given.looks}; leave it out to look until it is ended")
         shared = read_shared(given.file, teller)
-        coordinator, due = Coordinator(shared, teller), time.monotonic()
-        for number in range(given.looks or sys.maxsize):
+        return _looks(Coordinator(shared, teller), shared, given.file, given.looks)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return InputError.exit_code
+    except KeyboardInterrupt:
+        return 0
+
+
+def _looks(coordinator: Coordinator, shared: Shared, file: Path, asked: int | None) -> int:
+    """Exit code. Raises InputError: another coordinator writes this look."""
+    lease, holder = FileLease(Path(f"{shared.look}.coordinator")), f"coordinator of {file.absolute()}"
+    due, said, made, failed = time.monotonic(), "", False, 0
+    try:
+        for number in range(asked or sys.maxsize):
             try:
-                now = "\n".join(coordinator.look())
+                if other := lease.acquire(holder):
+                    raise InputError(f"look must be written by one coordinator alone, got one that {other} writes "
+                                     f"({shared.look}); end that one, or name another look")
+                now, made = "\n".join(coordinator.look()), True
             except (ActuatorError, OSError) as error:  # nobody acts on what was not seen whole
-                now = f"no look: {error}"
+                now, failed = f"no look: {error}", getattr(error, "exit_code", InputError.exit_code)
             if now and now != said:
                 with suppress(OSError, ValueError):  # a full disk, a closed pipe
                     print(now, file=sys.stderr)
             said = now
-            if number + 1 != given.looks:
-                due += shared.every_s
+            if number + 1 != asked:
+                due = next_due(due, time.monotonic(), shared.every_s)
                 time.sleep(max(0.0, due - time.monotonic()))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 0
-    return 0
+        return 0 if made else failed
+    finally:
+        lease.release(holder)

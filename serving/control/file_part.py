@@ -37,8 +37,10 @@ class FilePart:
         return FilePart(self._get(name, default), self._named(name), self._where)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; without a default it must be given."""
+        """A text; without a default it must be given. It may name a file: it has no NUL and no half characters."""
         value = self._get(name, default)
+        if isinstance(value, str) and not _is_whole(value):
+            raise self._wrong(name, "be a text without NUL and without half characters (surrogates)", value)
         if not isinstance(value, str) or (default is None and not value.strip()):
             raise self._wrong(name, "be a text", value)
         return value
@@ -76,7 +78,7 @@ class FilePart:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts; default: empty."""
         value = self.items(name)
-        if not all(isinstance(one, str) for one in value):
+        if not all(isinstance(one, str) and _is_whole(one) for one in value):
             raise self._wrong(name, "be a list of names", value)
         return tuple(value)
 
@@ -100,6 +102,11 @@ class FilePart:
 
     def _wrong(self, name: str, rule: str, value: Any) -> InputError:
         return InputError(f"{self._named(name) or 'file'} must {rule}, got {_shown(value)} ({self._where})")
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a file can be named by it, and it can be written down."""
+    return not any(one == "\0" or "\ud800" <= one <= "\udfff" for one in text)
 
 
 def _shown(value: Any) -> str:

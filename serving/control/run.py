@@ -41,6 +41,11 @@ def stops_on_signals() -> threading.Event:
     return stopped
 
 
+def next_due(due: float, now: float, interval_s: float) -> float:
+    """When what was due is due next, s: an interval later, or as many later as have passed. None is made up for."""
+    return due + interval_s * max(1, math.ceil((now - due) / interval_s))
+
+
 def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Callable[[ControlStep], None],
         steps: int | None = None, give_back: bool = False) -> str:
     """Steps at a fixed rate. Intervals that a long step took up are left out: two steps at once would decide twice on
@@ -68,7 +73,7 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
             on_step(loop.step())
             done += 1
             now, interval_s = time.monotonic(), loop.expect(every_s)
-            due += interval_s * max(1, math.ceil((now - due) / interval_s))
+            due = next_due(due, now, interval_s)
             if steps is None or done < steps:
                 stopped.wait(due - now)
     finally:

@@ -5,11 +5,12 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from feature_store.whole_files import whole_file, whole_folder, write_file
+from feature_store.whole_files import read_regular, whole_file, whole_folder, write_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,3 +148,19 @@ def test_a_killed_writer_leaves_the_old_content_or_the_new_one(tmp_path: Path) -
         process.wait(timeout=60)
     content = path.read_text()
     assert len(content) == 100_000 and len(set(content)) == 1
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")],
+                         ids=["pipe", "folder", "device"])
+def test_what_is_no_regular_file_is_refused_at_once_and_closed(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "a")
+    opened = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="no regular file"):
+        read_regular(tmp_path / "a")
+    assert len(os.listdir("/proc/self/fd")) == opened
+
+
+def test_of_a_regular_file_the_first_bytes_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert (read_regular(tmp_path / "a"), read_regular(tmp_path / "a", 2)) == (b"abc", b"ab")

@@ -7,7 +7,10 @@ from pathlib import Path
 from filelock import Timeout
 
 from feature_store.file_lock import file_lock
+from feature_store.whole_files import read_regular
 from serving.actuators.actuator import ActuatorError
+
+_MOST_BYTES = 10_000
 
 
 class FileLease:
@@ -70,7 +73,7 @@ class FileLease:
 
     def _told(self) -> str:
         try:
-            written = json.loads(self._path.read_bytes())
+            written = json.loads(read_regular(self._path, _MOST_BYTES))
             return f"{written['holder']} (process {written['pid']})"
         except (OSError, ValueError, TypeError, KeyError):
             return "another controller"

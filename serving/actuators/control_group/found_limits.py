@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from feature_store.control_group_limits import amount
-from feature_store.whole_files import sync_folder, write_file
+from feature_store.whole_files import read_regular, sync_folder, write_file
 
 _MOST_BYTES = 100_000
 
@@ -67,11 +67,10 @@ def read_found(path: Path) -> FoundLimits | None:
 
     Raises:
         ValueError: the file is damaged.
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is no regular file.
     """
     try:
-        with path.open("rb") as opened:
-            written = json.loads(opened.read(_MOST_BYTES))
+        written = json.loads(read_regular(path, _MOST_BYTES))
     except FileNotFoundError:
         return None
     try:

@@ -342,6 +342,19 @@ def test_a_damaged_state_file_is_set_aside_and_said(
     assert "cannot be read" in successor.apply({CPU: 1.0}).notes[0]
 
 
+@pytest.mark.timeout(30)
+def test_a_state_file_that_is_a_pipe_is_said_and_waited_for_by_nobody(
+    acting: Cgroup, tree: Tree, tmp_path: Path
+) -> None:
+    acting.apply({CPU: 0.5})
+    killed(acting)
+    (path,) = (tmp_path / "state").glob("*.json")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ActuatorError, match=r"the state file of .* must be usable, got .*no regular file"):
+        another(tree, tmp_path).acquire("successor")
+
+
 def test_a_damaged_state_file_does_not_matter_while_its_writer_lives(
     acting: Cgroup, tree: Tree, tmp_path: Path
 ) -> None:

@@ -1,10 +1,17 @@
 """Looks as files: what stands in them, when they are refused, and that each is acted on once."""
 
+import errno
 import json
 import math
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +19,11 @@ import pytest
 import yaml
 
 from feature_store.errors import InputError, SourceError
+from feature_store.file_lock import shared_lock
+from recording.scaling.generator import python_environment
 from serving.actuators.actuator import ActuatorError
-from serving.actuators.looked_at_limit import LookedAtLimit, Target
-from serving.control.coordinator import Coordinator, Shared, read_shared
+from serving.actuators.looked_at_limit import LookedAtLimit, Target, look_lock
+from serving.control.coordinator import Coordinator, Shared, read_shared, run
 from systems.shared_cluster.coordinator import STATUS, TELLER, main
 from systems.shared_cluster.groups import NAMED
 from systems.shared_cluster.interface import LEAST_CORES
@@ -49,6 +58,9 @@ class Place:
         self.coordinator.look()
         found: dict[str, float] = json.loads(self.look.read_text())["functions"][name]
         return found
+
+    def rewrite(self, **change: Any) -> None:
+        tiny.write_yaml({**yaml.safe_load(self.file.read_text()), **change}, self.file)
 
     def limit(self, name: str, within_s: float = 5.0) -> LookedAtLimit:
         target = Target(name, f"{PARENT}/{name}", self.look, within_s, self.folder / "run", self.tree.root)
@@ -98,6 +110,28 @@ def test_a_function_that_says_nothing_keeps_its_place(place: Place, said: str) -
 def test_an_objective_of_nothing_ends_no_look(place: Place) -> None:
     place.tell("hash", **(STANDING | {"most_latency_ms": 0, "used_cores": -1.0}))
     assert "usage" not in place.seen("hash") and place.seen("resize")["others_preserved"] == 1.0
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("make", [
+    os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero"),
+    lambda path: (path.touch(), os.truncate(path, 2**40))], ids=["pipe", "folder", "device", "terabyte"])
+def test_a_status_that_cannot_be_read_to_its_end_ends_no_look_and_keeps_nobody_waiting(
+        place: Place, make: Callable[[Path], Any]) -> None:
+    status = place.folder / "status" / "hash.json"
+    status.unlink()
+    make(status)
+    opened = len(os.listdir("/proc/self/fd"))
+    assert "latency_ms" not in place.seen("hash") and "latency_ms" in place.seen("resize")
+    assert len(os.listdir("/proc/self/fd")) == opened, "look by look"
+
+
+@pytest.mark.timeout(30)
+def test_a_look_that_is_a_pipe_is_none(place: Place) -> None:
+    os.mkfifo(place.look)
+    with pytest.raises(SourceError, match=r"must be a coordinator's look, got .*no regular file"):
+        place.limit("resize").read()
+    assert Coordinator(read_shared(place.file, TELLER), TELLER).look() == [] and place.limit("resize").read()
 
 
 def test_an_old_status_is_none(place: Place) -> None:
@@ -208,19 +242,148 @@ def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
     ({"cores": 0}, "number > 0"), ({"every_s": 1e300}, "every_s must be 0.01 to 86400 seconds"),
     ({"groups": {}}, "control group of each"),
     ({"groups": {"../x": "a"}}, "control group"), ({"core": 3}, "must be one of"),
-    ({"groups": {"a": "../b"}}, "names of control groups")])
+    ({"groups": {"a": "../b"}}, "names of control groups"),
+    ({"groups": {"a": "functions/x", "b": "functions/y", "c": "functions/x"}}, "once, got functions/x for a and for c"),
+    ({"groups": {"a\0": "functions/x"}}, "control group of each"),
+    *(({name: text}, f"coordinator.{name} must be a text without NUL")
+      for name in ("root", "look", "status") for text in ("/run\0/x", "\0", "/run/\ud800")),
+    ({"look": "/"}, "look must be a file"), ({"root": "/" + 5000 * "x"}, "where control groups are mounted")])
 def test_a_cluster_file_that_cannot_be_is_refused(place: Place, capsys: pytest.CaptureFixture[str],
                                                   change: dict[str, Any], reason: str) -> None:
-    tiny.write_yaml({**yaml.safe_load(place.file.read_text()), **change}, place.file)
-    assert main([str(place.file), "--looks", "1"]) == 2 and reason in capsys.readouterr().err
+    place.rewrite(**change)
+    assert main([str(place.file), "--looks", "1"]) == 2
+    said = capsys.readouterr().err
+    assert reason in said and said.count("\n") == 1
     with pytest.raises(InputError):
         Coordinator(read_shared(place.file, TELLER), TELLER)
 
 
 def test_where_a_group_was_never_seen_there_is_no_look(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(place.parent / "hash")
-    assert main([str(place.file), "--looks", "2"]) == 0 and capsys.readouterr().err.count("no look") == 1, "said once"
+    assert main([str(place.file), "--looks", "2"]) == 1 and capsys.readouterr().err.count("no look") == 1, "said once"
     assert not place.look.exists() and set(STATUS) == set(STANDING)
+
+
+def test_looks_that_cannot_be_written_are_no_success_and_one_that_can_is(
+        place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.rewrite(look=str(place.folder / (240 * "x")))  # there is room for a lock's name, none for that of a new look
+    assert main([str(place.file), "--looks", "1"]) == 2 and "no look: " in capsys.readouterr().err
+    place.rewrite(look=str(place.look), every_s=0.01)
+    calls = list[None]()
+
+    def second(*arguments: Any) -> Any:
+        calls.append(None)
+        if len(calls) != 2:
+            raise OSError(errno.ENOSPC, "no space left")
+        return TELLER.looked_at(*arguments)
+
+    assert run(replace(TELLER, looked_at=second), "test", None, [str(place.file), "--looks", "3"]) == 0
+    assert "no look: " in capsys.readouterr().err and place.look.exists() and len(calls) == 3
+
+
+@pytest.mark.parametrize("looks", ["0", "-3"])
+def test_looks_are_at_least_one(place: Place, capsys: pytest.CaptureFixture[str], looks: str) -> None:
+    assert main([str(place.file), "--looks", looks]) == 2
+    assert f"--looks must be at least 1, got {looks}; leave it out" in capsys.readouterr().err
+    assert not place.look.exists()
+
+
+def test_looks_that_were_missed_are_not_made_up_for(place: Place) -> None:
+    """The first look takes as long as ten."""
+    place.rewrite(every_s=0.05)
+    began = list[float]()
+
+    def slow(*arguments: Any) -> Any:
+        if not began:
+            time.sleep(0.5)
+        began.append(time.monotonic())
+        return TELLER.looked_at(*arguments)
+
+    assert run(replace(TELLER, looked_at=slow), "test", None, [str(place.file), "--looks", "6"]) == 0
+    assert len(began) == 6 and began[-1] - began[0] > 4 * 0.05
+
+
+@pytest.mark.timeout(60)
+def test_one_coordinator_alone_writes_a_look_and_a_killed_one_keeps_nobody_away(
+        place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    first = subprocess.Popen([sys.executable, "-m", "systems.shared_cluster.coordinator", place.file],
+                             env=python_environment())
+    try:
+        deadline = time.monotonic() + 30.0
+        while not place.look.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        first.send_signal(signal.SIGSTOP)
+        stood = place.look.read_text()
+        assert main([str(place.file), "--looks", "1"]) == 2
+        said = capsys.readouterr().err
+        assert said == (f"look must be written by one coordinator alone, got one that coordinator of {place.file} "
+                        f"(process {first.pid}) writes ({place.look}); end that one, or name another look\n")
+        assert place.look.read_text() == stood
+    finally:
+        first.kill()
+        first.wait()
+    assert main([str(place.file), "--looks", "1"]) == 0 and place.look.read_text() != stood
+
+
+def test_nobody_acts_while_the_coordinator_looks(place: Place) -> None:
+    """Limits are read, what follows is not written: who acted now would take what another one is just allotted."""
+    place.coordinator.look()
+    mine = place.limit("resize")
+    mine.acquire("test")
+    mine.read()
+    mine.present()
+
+    def acts(*arguments: Any) -> Any:
+        with pytest.raises(ActuatorError, match="between two looks, got the coordinator while it looks") as caught:
+            mine.apply({"target_cores": 3.0})
+        assert caught.value.kind == "conflict"
+        return TELLER.looked_at(*arguments)
+
+    assert Coordinator(read_shared(place.file, TELLER), replace(TELLER, looked_at=acts)).look() == []
+    assert (place.parent / "resize" / "cpu.max").read_text().strip() == "200000 100000"
+    mine.read()
+    mine.present()
+    assert mine.apply({"target_cores": 3.0}).values == {"target_cores": 3.0}
+
+
+def test_a_coordinator_waits_for_who_acts_and_not_for_who_was_stopped(place: Place) -> None:
+    place.rewrite(every_s=5)
+    place.coordinator = Coordinator(read_shared(place.file, TELLER), TELLER)
+    assert place.coordinator.look() == []
+    acting, lock = threading.Event(), look_lock(place.look)
+
+    def act() -> None:
+        with shared_lock(lock, alone=False) as held:
+            assert held
+            acting.set()
+            time.sleep(0.05)
+            (place.parent / "resize" / "cpu.max").write_text("300000 100000\n")
+
+    agent = threading.Thread(target=act)
+    agent.start()
+    acting.wait()
+    assert place.seen("hash")["cluster_limits"] == pytest.approx(5.0 / 6.0), "what it set is counted"
+    agent.join()
+    before = json.loads(place.look.read_text())["look"]
+    with shared_lock(lock, alone=False):
+        (note,) = place.coordinator.look()
+    assert "acting for more than 0.5 s" in note and json.loads(place.look.read_text())["look"] != before
+
+
+def test_a_lock_that_an_agent_may_not_open_is_said_and_none_is_needed(place: Place) -> None:
+    """Of a coordinator that was started before there were such locks."""
+    place.coordinator.look()
+    mine, lock = place.limit("resize"), look_lock(place.look)
+    mine.acquire("test")
+    mine.read()
+    mine.present()
+    lock.unlink()
+    lock.symlink_to("elsewhere")
+    with pytest.raises(ActuatorError, match="must be a lock that agents can read") as caught:
+        mine.apply({"target_cores": 2.5})
+    assert caught.value.kind == "forbidden"
+    lock.unlink()
+    assert mine.apply({"target_cores": 2.5}).values == {"target_cores": 2.5}
 
 
 def test_whoever_looks_next_knows_what_was_allotted(place: Place) -> None:
@@ -283,7 +446,7 @@ def test_a_full_log_ends_no_coordinator(place: Place, monkeypatch: pytest.Monkey
     shutil.rmtree(place.parent / "hash")
     full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115
     monkeypatch.setattr("sys.stderr", full)
-    assert main([str(place.file), "--looks", "2"]) == 0
+    assert main([str(place.file), "--looks", "2"]) == 1
     with pytest.raises(OSError):
         full.close()
 

@@ -63,3 +63,10 @@ def test_a_file_that_cannot_be_locked_lets_nobody_act(tmp_path: Path) -> None:
     (tmp_path / "lease").mkdir()
     with pytest.raises(ActuatorError, match="the lease must be a file that can be locked"):
         FileLease(tmp_path / "lease").acquire("a")
+
+
+@pytest.mark.timeout(30)
+def test_of_a_pipe_nobody_waits_for_the_holders_name(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lease")
+    first, second = FileLease(tmp_path / "lease"), FileLease(tmp_path / "lease")
+    assert first.acquire("first") == "" and second.acquire("second") == "another controller"
