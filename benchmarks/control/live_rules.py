@@ -2,7 +2,7 @@
 
 A program of its own: `python -m benchmarks.control.live_rules rule.yaml`, until it is ended. The file:
 
-    {"system": NAME, "rule": "aimd", "settings": {}, "node": "node.yaml", "state": "found"}
+    {"system": NAME, "rule": "aimd", "settings": {}, "node": "node.yaml", "state": "/run/assay"}
 
 They read, observe, and set as a controller of the product does (the system's observer,
 serving/actuators/looked_at_limit.py), by the rates of the control; only nothing is proved, shielded or logged.
@@ -20,6 +20,7 @@ from feature_store.errors import AssayError
 from feature_store.strict_yaml import read_located_yaml
 from serving.actuators.looked_at_limit import LookedAtLimit, Named, Target
 from serving.control.coordinator import read_shared
+from serving.control.file_part import FilePart
 
 _WITHIN_S, _POLL_S = 20.0, 0.02
 
@@ -32,8 +33,9 @@ def main(path: str) -> None:
     teller, (control,) = coordinator.TELLER, interface.CONTROLS
     shared = read_shared(Path(told["node"]), teller)
     named = Named(teller.many, control.name, control.current)
-    limits = [LookedAtLimit(Target(name, group, shared.look, _WITHIN_S, Path(told["state"]), shared.root,
-                                   shared.host_cores), named) for name, group in shared.groups.items()]
+    state = FilePart(told, "", path).folder("state")
+    limits = [LookedAtLimit(Target(name, group, shared.look, _WITHIN_S, state, shared.root, shared.host_cores), named)
+              for name, group in shared.groups.items()]
     observers = [acting.OBSERVER() for _ in limits]
     rule = acting.RULES[told["rule"]].make(told["settings"])
     rule.start(len(limits))

@@ -88,7 +88,8 @@ def release(
     """Set what a controller found before its first step, without a controller.
 
     For a controller that was killed and is not to start again. A limit that somebody else has set since stays. A lease
-    that runs out by itself (kubernetes: lease_s) is waited for.
+    that runs out by itself (kubernetes: lease_s) is waited for. Where nothing is known of what was found, nothing is
+    set, and the exit code is 1.
 
     Example: assay release --controller controller.yaml --actuator cgroup
     """

@@ -79,11 +79,15 @@ class Actuator(Protocol):
     def release(self, holder: str) -> None:
         """Gives the lease back."""
 
-    def restore(self, *, lowering: bool = True) -> None:
+    def restore(self, *, lowering: bool = True) -> bool | None:
         """Sets everything to what was found before the first `apply`, also by a process that was killed.
 
         Args:
             lowering: also what was found below what stands; else that stays, and can be given back later.
+
+        Returns:
+            False where nothing is known of what was found: nothing was set, and what stands may be a controller's.
+            None, of an actuator that does not tell, counts as True.
 
         Raises:
             ActuatorError: it cannot, or something stays because it would have been lowered.

@@ -10,16 +10,19 @@ The group exists and holds the service; nothing is made, moved or killed here. W
 - CPU: the period that was found stays, the quota changes, in one write. The kernel allows no quota below 1 ms.
 - Memory is never set below the working set and a margin, because the kernel would kill: it is lowered as far as that
   and a note says so, so that the CPU of the same decision is set all the same. Version 2 sets memory.high as well:
-  lowered before memory.max, it has the kernel take back pages without a kill.
+  lowered before memory.max, it has the kernel take back pages without a kill. Where the least of them is raised, one
+  that lies above the target stays: a raise cuts nothing, nor does it set a limit where there is none.
 - What is raised is written before what is lowered, memory first: a change that stops halfway leaves more, not less.
 - What was found is on disk before the first change (serving/actuators/control_group/found_limits.py). Whoever takes the
   lease next gives back what a killed controller took away. What it had given stays until `restore`: nobody has looked
   yet whether it is needed. A limit that somebody else has set since is left as it is, and said.
 - The lease is a lock file in the state folder: all controllers of a host must be given the same one. The best lies in
-  /run, because limits do not outlive a reboot either.
+  /run, because limits do not outlive a reboot either. It is no lock on the group's own folder, which whoever may read
+  that could take, as the service may from inside of its container, and so keep every controller out.
 """
 
 import hashlib
+import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,6 +72,7 @@ class Cgroup:
         self._found: FoundLimits | None = None
         self._saved: FoundLimits | None = None  # the same as it is on disk
         self._seen: dict[str, str] | None = None  # what the present decision started from
+        self._knew = False  # whether what was found was known, since the lease was taken
         self._acted = False
         self._notes: tuple[str, ...] = ()  # for the next `apply`
 
@@ -116,7 +120,11 @@ class Cgroup:
         limits were read before, they have to be read again: the decision started from the killed controller's.
         """
         renewed, lost = self._lease.is_held(), self._lease.is_gone()
-        if not (other := self._lease.acquire(holder)) and not renewed:
+        if other := self._lease.acquire(holder):
+            return other
+        if renewed:
+            self._write_again()
+        else:
             self._ask_the_disk(lost)
             try:
                 self._notes = tuple(str(left) for left in self._give_back(lowering=False))
@@ -125,14 +133,14 @@ class Cgroup:
                     self._lease.release(holder)
                     raise
                 self._notes = (f"what an earlier controller found was not given back: {error}",)
-        return other
+        return ""
 
     def release(self, holder: str) -> None:
         """See `Actuator`."""
         self._lease.release(holder)
 
-    def restore(self, *, lowering: bool = True) -> None:
-        """See `Actuator`. Does nothing where another controller has the lease and this one never acted.
+    def restore(self, *, lowering: bool = True) -> bool | None:
+        """See `Actuator`. Does nothing where another controller has the lease and this one never acted: None.
 
         Raises:
             ActuatorError: conflict: somebody else set a limit since (it was left), or has the lease. gone: nothing is
@@ -144,7 +152,7 @@ class Cgroup:
             if other := self._lease.acquire(_RESTORES):
                 if self._acted:
                     raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
-                return
+                return None
             self._ask_the_disk(lost)
         try:
             left = self._give_back(lowering=lowering)
@@ -155,9 +163,17 @@ class Cgroup:
         finally:
             if not held:
                 self._lease.release(_RESTORES)
+        knew, self._knew = self._knew, False
         if left or self._notes:
             notes, self._notes = self._notes, ()
             raise ActuatorError(left[0].kind if left else "conflict", "; ".join((*map(str, left), *notes)))
+        return knew
+
+    def _write_again(self) -> None:
+        """What was found, where its file was removed and the lease was not, as by a cleaner of old files."""
+        if self._found is not None and self._found.limits and not os.path.lexists(self._path):
+            with suppress(OSError):  # a full disk: then it is remembered here alone
+                write_found(self._path, self._found)
 
     def _ask_the_disk(self, lost: bool) -> None:
         """What was found is read anew: another controller may have acted and given back meanwhile.
@@ -165,7 +181,7 @@ class Cgroup:
         Args:
             lost: nobody did, but the state folder was removed: what this one found is all that anybody knows of it.
         """
-        found, self._found, self._saved = self._found, None, None
+        found, self._found, self._saved, self._knew = self._found, None, None, False
         if lost and found is not None:
             try:
                 write_found(self._path, found)
@@ -235,6 +251,7 @@ class Cgroup:
         """
         try:
             found = self._found or read_found(self._path)
+            self._knew = self._knew or found is not None
             left, later = self._set_back(found, lowering) if found else ([], None)
             if later is not None:  # on disk is what still holds: what has its limit already is given nothing
                 self._found, self._saved = later, None
@@ -290,7 +307,8 @@ def _phrase(limits: Mapping[str, str] | None) -> str:
 
 @dataclass(frozen=True)
 class CgroupTarget:
-    """Of a `Cgroup`, in a controller file. state: one folder for all controllers, of leases and what was found."""
+    """Of a `Cgroup`, in a controller file. state: one folder for all controllers, of leases and what was found; an
+    absolute path."""
 
     group: str
     parent: str = ""
@@ -302,7 +320,7 @@ class CgroupTarget:
 def _read(part: FilePart) -> CgroupTarget:
     part.only(tuple(CgroupTarget.__dataclass_fields__))
     default = CgroupTarget("")
-    return CgroupTarget(part.text("group"), part.text("parent", ""), part.text("state", default.state),
+    return CgroupTarget(part.text("group"), part.text("parent", ""), str(part.folder("state", default.state)),
                         part.text("root", default.root), part.whole("replicas", default.replicas))
 
 
@@ -313,4 +331,5 @@ def _make(target: CgroupTarget, contract: Contract | None, held: Collection[str]
 
 
 KIND = ActuatorKind("cgroup", "name the group", _read, _make, gives_back=True,
+                    kept=lambda target: f"the state folder {target.state}",
                     watch=lambda target, contract, held, server: _make(target, contract, held))

@@ -34,6 +34,7 @@ class ActuatorKind:
         measures: whether it is a `Reader` (serving/control/parts.py) too, so that no server is asked.
         watch: of the same, and the file's server: the target for a shadow, which is looked at, without a lease and
             whoever sets it; None: there is nothing to look at. Raises InputError and ActuatorError.
+        kept: of a target: where what it found is kept, as a message says it; None: it does not say.
         lease_s: of a target: seconds after which a lease that nobody renews has run out; None: a lease is free as soon
             as its holder ends.
     """
@@ -46,6 +47,7 @@ class ActuatorKind:
     keeps: bool = True
     measures: bool = False
     watch: Callable[[Any, Contract, Collection[str], Server], Watched] | None = None
+    kept: Callable[[Any], str] | None = None
     lease_s: Callable[[Any], float] | None = None
 
 

@@ -82,7 +82,7 @@ class KubernetesDeployment:
                              f"{len(controls)} control(s) and {lease_s} s")
         self._api, self._deployment, self._container = api, deployment, container
         self._controls, self._limited = frozenset(controls), {*controls, *held} & set(RESOURCE)
-        self._lease = Lease(api, f"assay-{deployment}", int(lease_s), clock)
+        self._lease = Lease(api, _lease_of(deployment), int(lease_s), clock)
         self._seen: Mapping[str, Any] | None = None  # what the present decision started from
         self._known: Collection[str] | None = None  # uids of pods that were there at the last `apply`
         self._require_limits(self._read())
@@ -129,11 +129,11 @@ class KubernetesDeployment:
         values = {name: value for name, value in {**targets, **wanted}.items() if name not in RESOURCE or state.pods}
         return Applied(values, self._notes(state, wanted))
 
-    def restore(self, *, lowering: bool = True) -> None:
+    def restore(self, *, lowering: bool = True) -> bool:
         """See `Actuator`. It needs the lease; what somebody else changed since stays, and is raised at the end."""
         found = read_found(self._lease.annotation(ANNOTATION))
         if found is None:
-            return
+            return False
         state = self._read()
         changes, left, later = self._back(found, state, lowering) if found.deployment == state.uid else ([], [], [])
         done = carry_out(rehearse(changes, self._api, self._read), self._api, self._read, self._lease.require)
@@ -144,6 +144,7 @@ class KubernetesDeployment:
                 ("somebody else changed them", left),
                 ("more is set than was found (`assay release` gives it back)", later)) if names]
             raise ActuatorError("conflict" if left else "refused", "; ".join(said), partly=done)
+        return found.deployment == state.uid
 
     def _read(self) -> State:
         return read_state(self._api, self._deployment, self._container)
@@ -325,6 +326,10 @@ class WatchedDeployment:
         return read_state(self._api, self._deployment, self._container).present()
 
 
+def _lease_of(deployment: str) -> str:
+    return f"assay-{deployment}"
+
+
 def _waits(pod: Pod) -> str:
     return f"the resize of pod {pod.name} is not done: {': '.join(part for part in pod.resize if part)}"
 
@@ -372,4 +377,5 @@ def _api(target: KubernetesTarget) -> Api:
 
 
 KIND = ActuatorKind("kubernetes", "name namespace, deployment and container", _read, _make, watch=_watch,
+                    kept=lambda target: f"the lease {_lease_of(target.deployment)}",
                     lease_s=lambda target: target.lease_s)

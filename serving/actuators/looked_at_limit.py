@@ -7,6 +7,7 @@
       within_s: 20                    # an older look is none, nor is one from as far in the future
       host_cores: 1                   # cores of this host that count as one; must be the coordinator's
       root: /sys/fs/cgroup            # where control groups are mounted
+      state: /run/assay               # an absolute path: leases and what was found, of all controllers of a host
 
 A controller decides soon after each look, whatever `--every` says. What is set goes by the actuator for control groups
 (serving/actuators/cgroup.py), which gives back what it found. A look is acted on once, and not after the next one: else
@@ -144,7 +145,7 @@ class LookedAtLimit:
 def _read(part: FilePart) -> Target:
     part.only(("name", "group", "look", "within_s", "host_cores", "state", "root"))
     return Target(part.text("name"), part.text("group"), Path(part.text("look")), part.number("within_s", 20.0),
-                  Path(part.text("state", "/run/assay")), Path(part.text("root", "/sys/fs/cgroup")),
+                  part.folder("state", "/run/assay"), Path(part.text("root", "/sys/fs/cgroup")),
                   part.number("host_cores", 1.0))
 
 
@@ -155,4 +156,5 @@ def _make(named: Named, target: Target, contract: Contract | None, held: Collect
 def kind_of(section: str, named: Named) -> ActuatorKind:
     """The kind of a system. section: of the controller's file."""
     return ActuatorKind(section, f"say which {section} it sets, its control group and where looks are written", _read,
-                        partial(_make, named), gives_back=True, measures=True)
+                        partial(_make, named), gives_back=True, measures=True,
+                        kept=lambda target: f"the state folder {target.state}")

@@ -5,6 +5,7 @@ No pydantic: it is read beside a controller.
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
@@ -44,6 +45,17 @@ class FilePart:
         if not isinstance(value, str) or (default is None and not value.strip()):
             raise self._wrong(name, "be a text", value)
         return value
+
+    def folder(self, name: str, default: str | None = None) -> Path:
+        """An absolute path without links and dots, so that whoever names that folder in another way, or from another
+        one, means the same. Nothing is expanded, neither ~ nor a variable."""
+        text = self.text(name, default)
+        try:
+            if (path := Path(text)).is_absolute():
+                return path.resolve()
+        except (OSError, ValueError, RuntimeError):  # a NUL character, links in a ring
+            pass
+        raise self._wrong(name, "be an absolute path of a folder, such as /run/assay", text)
 
     def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0), most: float = math.inf
                ) -> float:

@@ -46,6 +46,10 @@ ENDS_WITHIN_S = 2.0  # such a look at the end; one that hangs is left behind
 _LOCK = "lock"  # of a controller's folder; it stays
 
 
+class NothingKnownError(RefusedError):
+    """Nothing is known of what a controller found, so that nothing was given back. Exit code 1."""
+
+
 @dataclass(frozen=True)
 class ControlRequest:
     """What an operator asks for; see the options of `assay control`.
@@ -293,6 +297,8 @@ def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile,
         return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
     try:
         return release(request.actuator, written, lowering=False)
+    except NothingKnownError as error:
+        return str(error)
     except AssayError as error:
         return f"limits may not be as they were found: {error}"
 
@@ -316,7 +322,7 @@ def _stopped(request: ControlRequest, state: Configuration | StateFolder, starte
 
 def release(actuator: str, written: ControllerFile, *, lowering: bool = True,
             tell: Callable[[str], None] | None = None) -> str:
-    """Sets what a controller found before its first step, without a controller. Safe to repeat.
+    """Sets what a controller found before its first step, without a controller. Safe to repeat: then nothing is set.
 
     A lease that nobody renews runs out, but whoever looks for the first time cannot know how old it is: a whole
     duration of it is waited for.
@@ -332,6 +338,7 @@ def release(actuator: str, written: ControllerFile, *, lowering: bool = True,
 
     Raises:
         InputError: the actuator keeps nothing that could be given back.
+        NothingKnownError: nothing is known of what was found, in the state folder that the file names; all stays.
         ActuatorError: another controller has the lease, or something could not be set, or was set by someone else.
     """
     kind, holder = actuator_kind(actuator), f"release, process {os.getpid()}"
@@ -351,11 +358,17 @@ def release(actuator: str, written: ControllerFile, *, lowering: bool = True,
         raise ActuatorError("conflict", f"limits must be those of no controller that acts, got a lease of {other} "
                                         f"({target.name})")
     try:
-        target.restore(lowering=lowering)
+        known = target.restore(lowering=lowering)
         present = target.present()
     finally:
         target.release(holder)
-    return f"{target.name} is set as it was found: " + ", ".join(f"{name} {value:g}" for name, value in present.items())
+    stands = ", ".join(f"{name} {value:g}" for name, value in present.items())
+    if known is False:
+        where = "" if kind.kept is None else f" in {kind.kept(written.actuators[kind.section])}"
+        raise NothingKnownError(f"nothing is known{where} of what was found of {target.name}, which stays as it is "
+                                f"set: {stands}; a controller that changed it gave it back, or keeps that elsewhere: "
+                                "then its own file is needed")
+    return f"{target.name} is set as it was found: {stands}"
 
 
 def _ledger_switch(request: ControlRequest, state: Configuration | StateFolder, place: Path) -> LedgerSwitch:

@@ -10,6 +10,7 @@
       within_s: 5                                # an older one is none: its writer has died
       powercap: /sys/class/powercap/intel-rapl:0           # the default: energy_uj, constraint_0_power_limit_uw
       power_limit_w: 155                         # only where there is no such limit to read, as on AMD
+      state: /run/assay                          # an absolute path: leases and what was found, of all controllers
 
 Set is scaling_setspeed where the governor is `userspace`, else scaling_max_freq, in kHz (kernel, admin-guide/pm/
 cpufreq.rst), never the governor or the power limit. What was found is on disk before the first change, and given back
@@ -20,14 +21,16 @@ to a clock of its table. Tried on a tree of plain files of this form alone: no m
 import errno
 import json
 import math
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 from feature_store.errors import InputError, SourceError
+from feature_store.whole_files import read_regular
 from serving.actuators.actuator import ActuatorError, Applied
 from serving.actuators.control_group.file_lease import FileLease
 from serving.actuators.control_group.found_limits import FoundLimits, forget_found, read_found, write_found
@@ -39,6 +42,7 @@ from systems.cpu_frequency.interface import CONTROLS, SIGNALS
 
 STATUS = ("rate_rps", "latency_ms", "ips_1e9", "usage", "stall_share")
 WITHIN_S = 5.0  # of a status a second: a busy machine may delay some
+_STATUS_BYTES = 100_000  # of a status at most
 _CONTROL, _KHZ = CONTROLS[0].name, 1e6
 (_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
 _COLDEST_C, _HOTTEST_C = 1.0, 150.0  # what is no reading of a sensor is none of heat: 0, -128, degrees for millidegrees
@@ -60,16 +64,17 @@ class Target:
 
 
 class Clock:
-    """Implements `Actuator` and `Reader`."""
+    """Implements `Actuator` and `Reader`. Raises InputError: a policy is named twice, whatever the spelling."""
 
     interval_s: float | None = None  # as the operator says
 
     def __init__(self, target: Target) -> None:
+        target = replace(target, policies=_resolved(target.policies))
         self._target, ordered = target, sorted(map(str, target.policies))
         self._path = target.state / f"clock-{_key(ordered)}.json"
         self._leases = [FileLease(target.state / f"clock-{_key([policy])}.lock") for policy in ordered]
         self._seen: dict[str, str] | None = None  # what the present decision started from
-        self._known: FoundLimits | None = None  # what is on disk, of this one
+        self._known: FoundLimits | None = None  # what was found, as it was on disk while the lease was held
         self._energy: tuple[float, float] | None = None  # s, J
         self._were: set[Path] = set()  # policies that were there
         self.name = f"clock of {', '.join(policy.name for policy in target.policies)}"
@@ -128,27 +133,30 @@ class Clock:
         for lease in self._leases:
             lease.release(holder)
 
-    def restore(self, *, lowering: bool = True) -> None:
+    def restore(self, *, lowering: bool = True) -> bool:
         """See `Actuator`."""
         with ExitStack() as taken:  # beside those that are held, which stay so
             if other := self._take([lease for lease in self._leases if not lease.is_held()], "restore", taken):
                 raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
-            self._give_back(lowering)
+            return self._give_back(lowering)
 
     def _take(self, leases: Sequence[FileLease], holder: str, taken: ExitStack) -> str:
         """Who else has one of them; "" where all are the holder's, until `taken` ends."""
-        lost = all(lease.is_gone() for lease in self._leases)
+        ours = all(lease.is_held() or lease.is_gone() for lease in self._leases)
         for lease in leases:
             if other := lease.acquire(holder):
                 return other
             taken.callback(lease.release, holder)
-        if lost and self._known is not None:
+        if not ours:  # another may have acted and given back meanwhile
+            self._known = None
+        if self._known is None:
+            with suppress(ActuatorError):  # which the next change or `restore` raises
+                self._known = self._found()
+        elif not os.path.lexists(self._path):  # it was removed, alone or with the whole folder
             with suppress(OSError):  # a full disk
                 self._write_found(self._known)
-        if not self._were:  # at the start: a killed one may have set some that are off now
-            with suppress(ActuatorError):  # which the next change or `restore` raises
-                found = self._found()
-                self._were = {Path(name).parent for name in found.limits} if found else set()
+        if not self._were and self._known is not None:  # at the start: a killed one may have set some that are off now
+            self._were = {Path(name).parent for name in self._known.limits}
         return ""
 
     def _remember(self, found: FoundLimits, saved: FoundLimits) -> list[str]:
@@ -168,10 +176,11 @@ class Clock:
     def _is_held(self) -> bool:
         return all(lease.is_held() for lease in self._leases)
 
-    def _give_back(self, lowering: bool) -> None:
+    def _give_back(self, lowering: bool) -> bool:
+        """Returns whether anything is known of what was found."""
         self._seen, left, later = None, [], {}
         if (found := self._found()) is None:
-            return
+            return False
         for name, kept in found.limits.items():
             try:
                 if not kept.is_ours(now := _text(Path(name))):
@@ -184,13 +193,17 @@ class Clock:
             except ActuatorError as error:  # such as of cores that were taken off: the others are given back
                 later[name] = kept
                 left.append(f"{name} was not given back, {kept.found}: {error}")
-        if later:
-            self._write_found(FoundLimits(found.target, later))
-        else:
-            forget_found(self._path)
-            self._known = None
+        try:
+            if later:
+                self._write_found(FoundLimits(found.target, later))
+            else:
+                forget_found(self._path)
+                self._known = None
+        except OSError as error:  # what it says of clocks that were given back asks for nothing more
+            left.append(f"{self._path} must be a file that can be written, got {error}")
         if left:
             raise ActuatorError("refused" if later else "conflict", "; ".join(left))
+        return True
 
     def read(self) -> Readings:
         """See `Reader`. Power is the mean since the reading before, and not known at the first. A status that is old,
@@ -231,13 +244,25 @@ class Clock:
         return [policy for policy in self._target.policies if policy not in off] if there else self._target.policies
 
     def _found(self) -> FoundLimits | None:
-        """What an earlier change found, since this host started."""
+        """What an earlier change found, since this host started; where its file was removed, as it is known here."""
         try:
-            found = read_found(self._path)
+            found = read_found(self._path) or self._known
         except (OSError, ValueError) as error:
             raise ActuatorError("refused", f"{self._path} must be what a controller wrote, got {error}: {self.name} "
                                            "stays as it is") from error
         return found if found is not None and found.target == _text(_BOOT) else None
+
+
+def _resolved(policies: Sequence[Path]) -> tuple[Path, ...]:
+    """Without links and dots, for a lease is of a policy, however it is spelled. Raises InputError."""
+    try:
+        found = tuple(policy.resolve() for policy in policies)
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL character, links in a ring
+        raise InputError(f"clock.policies must be names of folders, got {[policy.name for policy in policies]}: "
+                         f"{error}") from error
+    if len({*found}) < len(found):
+        raise InputError(f"clock.policies must name each policy once, got {', '.join(map(str, policies))}")
+    return found
 
 
 def _key(policies: Sequence[str]) -> str:
@@ -247,7 +272,7 @@ def _key(policies: Sequence[str]) -> str:
 def _status(path: Path) -> tuple[dict[str, float], dict[str, float]]:
     """STATUS and the age of each; NaN, without an age, where nobody can tell."""
     try:
-        status = json.loads(path.read_text())
+        status = json.loads(read_regular(path, _STATUS_BYTES))  # a pipe in its place keeps nobody waiting
         found = {name: float(status.get(name, math.nan)) for name in STATUS}
         return found, dict.fromkeys(STATUS, time.time() - path.stat().st_mtime)
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -303,7 +328,7 @@ def _read(part: FilePart) -> Target:
     return Target(tuple(root / name for name in policies), Path(part.text("temperature")),
                   part.number("limit_c", math.nan), Path(part.text("status")),
                   part.number("within_s", WITHIN_S), Path(part.text("powercap", "/sys/class/powercap/intel-rapl:0")),
-                  part.number("power_limit_w", 0.0, least=0.0), Path(part.text("state", "/run/assay")))
+                  part.number("power_limit_w", 0.0, least=0.0), part.folder("state", "/run/assay"))
 
 
 def _make(target: Target, contract: Contract | None, held: Collection[str]) -> Clock:
@@ -311,4 +336,4 @@ def _make(target: Target, contract: Contract | None, held: Collection[str]) -> C
 
 
 ACTUATOR = ActuatorKind("clock", "say which policies it sets, and where temperature and status are read", _read, _make,
-                        gives_back=True, measures=True)
+                        gives_back=True, measures=True, kept=lambda target: f"the state folder {target.state}")

@@ -24,7 +24,8 @@ _KINDS: dict[int, Kind] = {
 }  # anything else, such as EBUSY, EINVAL and ENOMEM: refused
 _HINTS = {
     errno.EBUSY: "; its processes use more than that",
-    errno.EINVAL: "; the groups above and below it and its cpu burst may bound what it takes",
+    errno.EINVAL: "; the groups above and below it, its cpu burst and, in version 1, memory.memsw.limit_in_bytes may "
+                  "bound what it takes",
 }
 
 
@@ -51,17 +52,22 @@ class ControlGroup:
         limits: those that can be set.
 
     Raises:
-        InputError: a path that could lead elsewhere, or to the mounted root itself.
+        InputError: a path that could lead elsewhere, or to the mounted root itself; a root that can be no path.
     """
 
     def __init__(self, root: Path, parent: str, group: str) -> None:
         names = (*(names_of(parent, "parent") if parent else ()), *names_of(group, "group"))
         self.name = f"/{'/'.join(names)}"
-        self.version = version_of(root)
+        try:
+            self.version = version_of(root)
+            bases = dict.fromkeys(("cpu", "memory"), root) if self.version == 2 else {
+                controller: root / controller for controller in ("cpu", "memory")}
+            # A distribution may link cpu to cpu,cpuacct; below the mounted root no link is followed.
+            self._folders = {controller: base.resolve().joinpath(*names) for controller, base in bases.items()}
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL character, links in a ring
+            raise InputError(f"root must be the folder where control groups are mounted, got {str(root)!r}: {error} "
+                             "(cgroup)") from error
         self.limits = tuple(FILES[self.version])
-        bases = {"cpu": root, "memory": root} if self.version == 2 else {"cpu": root / "cpu", "memory": root / "memory"}
-        # A distribution may link cpu to cpu,cpuacct; below the mounted root no link is followed.
-        self._folders = {controller: base.resolve().joinpath(*names) for controller, base in bases.items()}
 
     @property
     def key(self) -> str:

@@ -66,17 +66,22 @@ class ReplicaLimits:
         Returns:
             Limit -> text, and a note for each target that is not met as it is.
         """
-        changes, notes = {}, []
+        changes, notes = dict[str, str](), list[str]()
         # what is to stay as it is stays to the byte: no rounding, no limit of its own for each of two takes from it
         targets = {control: value for control, value in targets.items()
                    if not math.isclose(value, self._value(control, present), rel_tol=_SAME)}
         if CPU in targets:
-            changes["cpu"], note = self._quota(targets[CPU], int(present["cpu"].split()[1]))
+            text, note = self._quota(targets[CPU], int(present["cpu"].split()[1]))
             notes += note
+            changes |= _towards(text, self._cores(present), LIMITS[CPU], present)
         if MEMORY in targets:
             wanted, note = self._memory(targets[MEMORY], self._bytes(present), working_set_bytes)
             notes += note
-            changes |= {limit: str(wanted) for limit in LIMITS[MEMORY] if limit in present and wanted is not None}
+            if wanted is not None:
+                changes |= _towards(str(wanted), self._bytes(present), LIMITS[MEMORY], present)
+        notes += [f"{control}: {value:g} is more than this host has; there is no limit, and none is set"
+                  for control, value in targets.items() if control in LIMITS and value > self._value(control, present)
+                  and all(math.isinf(amount(present[limit])) for limit in LIMITS[control] if limit in present)]
         return {limit: text for limit, text in changes.items() if text != present[limit]}, notes
 
     def _quota(self, target_cores: float, period_us: int) -> tuple[str, list[str]]:
@@ -106,12 +111,22 @@ class ReplicaLimits:
     def _value(self, control: str, limits: Mapping[str, str]) -> float:
         if control == REPLICAS:
             return float(self.replicas)
-        if control == MEMORY:
-            return self._bytes(limits) / MIB / self.replicas
+        return self._bytes(limits) / MIB / self.replicas if control == MEMORY else self._cores(limits) / self.replicas
+
+    def _cores(self, limits: Mapping[str, str]) -> float:
+        """What the group's processes may use; all that the host has where there is no limit."""
         cores = amount(limits["cpu"])
-        return (cores if math.isfinite(cores) else float(os.cpu_count() or 1)) / self.replicas
+        return cores if math.isfinite(cores) else float(os.cpu_count() or 1)
 
     def _bytes(self, limits: Mapping[str, str]) -> float:
         """What the group's processes may use; the host's memory where there is no limit."""
         least = min(amount(limits[limit]) for limit in LIMITS[MEMORY] if limit in limits)
         return least if math.isfinite(least) else float(os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES)
+
+
+def _towards(text: str, now: float, limits: Iterable[str], present: Mapping[str, str]) -> dict[str, str]:
+    """Limit -> text. What holds now is raised by those limits alone that are less; one that is more, such as a
+    memory.max far above the memory.high that holds, is not cut by that."""
+    raises = amount(text) >= now
+    return {limit: text for limit in limits
+            if limit in present and not (raises and amount(present[limit]) > amount(text))}

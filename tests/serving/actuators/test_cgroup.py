@@ -1,6 +1,7 @@
 """The control group actuator on plain files of both versions: what it reads, sets, refuses and gives back."""
 
 import errno
+import math
 import os
 import shutil
 from pathlib import Path
@@ -163,6 +164,28 @@ def test_what_is_raised_comes_before_what_is_lowered(
     monkeypatch.setattr(ControlGroup, "write", write)
     acting.apply(targets)
     assert written == [limit for limit in expected if limit in tree.folders]
+
+
+@pytest.mark.parametrize(("high", "most", "target", "after"), [
+    (50, 1024, 64, (64, 1024)), (50, 60, 64, (64, 64)), (None, 200, 300, (None, 300)), (50, None, 64, (64, None)),
+    (50, 1024, 45, (45, 45))])
+def test_raising_memory_cuts_no_limit_that_lies_above(
+    high: int | None, most: int | None, target: int, after: tuple[int | None, int | None], tmp_path: Path
+) -> None:
+    """Version 2 has two of them, which systemd calls MemoryHigh and MemoryMax."""
+    def text(mib: int | None) -> str:
+        return "max" if mib is None else str(mib * MIB)
+
+    tree = plain_files(tmp_path / "groups", 2)
+    tree.use(20)
+    tree.set(memory=text(most), memory_high=text(high))
+    actuator = another(tree, tmp_path)
+    actuator.acquire("controller")
+    assert actuator.present()["memory_limit_mib"] == min(high or math.inf, most or math.inf)
+    assert actuator.apply({MEMORY: float(target)}).values == {MEMORY: float(target)}
+    assert (tree.limit("memory_high"), tree.limit("memory")) == tuple(map(text, after))
+    actuator.restore()
+    assert (tree.limit("memory_high"), tree.limit("memory")) == (text(high), text(most))
 
 
 @pytest.mark.parametrize(("number", "kind"), [
@@ -507,3 +530,28 @@ def test_a_successor_knows_what_was_found_before_the_state_folder_was_removed(
     killed(acting)
     another(tree, tmp_path).restore()
     assert tree.limits()["cpu"] == "50000 100000"
+
+
+def test_a_file_of_what_was_found_that_vanishes_is_there_again_a_step_later(
+    acting: Cgroup, tree: Tree, tmp_path: Path
+) -> None:
+    before = tree.limits()
+    acting.apply({CPU: 0.5, MEMORY: 128.0})
+    (path,) = (tmp_path / "state").glob("*.json")
+    path.unlink()
+    assert acting.acquire("controller") == "" and path.exists()
+    killed(acting)
+    another(tree, tmp_path).restore()
+    assert tree.limits() == before
+
+
+def test_it_says_whether_anything_is_known_of_what_was_found(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
+    acting.apply({CPU: 0.5})
+    assert another(tree, tmp_path).restore() is None, "another controller has the lease"
+    killed(acting)
+    assert Cgroup("nginx", tmp_path / "elsewhere", parent=PARENT, root=tree.root).restore() is False
+    assert tree.limits()["cpu"] == "50000 100000"
+    successor = another(tree, tmp_path)
+    assert successor.acquire("successor") == "" and tree.limits()["cpu"] == "max 100000"
+    assert successor.restore() is True, "what was taken away was given back when the lease was taken"
+    assert successor.restore() is False

@@ -125,3 +125,18 @@ def test_a_group_that_went_is_gone(acting: Cgroup, real: Tree) -> None:
             use()
         assert raised.value.kind == "gone"
     acting.restore()
+
+
+def test_memory_is_not_raised_beyond_memory_and_swap_together_and_nothing_is_cut(acting: Cgroup, real: Tree) -> None:
+    together = real.folders["memory"] / "memory.memsw.limit_in_bytes"
+    if not together.exists():
+        pytest.skip("version 1 that counts swap alone")
+    real.set(memory=str(50 * MIB))
+    together.write_text(str(100 * MIB))
+    acting.present()
+    with pytest.raises(ActuatorError, match=r"memory to 209715200\): Invalid argument; .*memory\.memsw\.limit_in_by"):
+        acting.apply({MEMORY: 200.0})
+    assert (real.limit("memory"), together.read_text().strip()) == (str(50 * MIB), str(100 * MIB))
+    acting.present()
+    assert acting.apply({MEMORY: 100.0}).values == {MEMORY: 100.0}
+    assert together.read_text().strip() == str(100 * MIB)

@@ -439,11 +439,11 @@ def test_restore_gives_back_what_was_found_to_the_letter() -> None:
     with acting(cluster) as target:
         target.apply(THREE)
         target.apply(THREE | {"target_cpu_limit_cores": 2.0, "target_replicas": 3.0})
-        target.restore()
+        assert target.restore() is True
         assert cluster.replicas == 2 and [cluster.resources(index) for index in range(2)] == [resources] * 2
         assert ANNOTATION not in cluster.objects["leases", "assay-web"]["metadata"]["annotations"]
         writes = len(cluster.writes())
-        target.restore()
+        assert target.restore() is False
         assert len(cluster.writes()) == writes
 
 
@@ -526,7 +526,7 @@ def test_another_deployment_of_the_same_name_has_nothing_to_be_restored() -> Non
     with acting(cluster) as target:
         target.apply({"target_replicas": 3.0})
         cluster.edit("deployments", DEPLOYMENT, lambda item: item["metadata"].update(uid="another"))
-        target.restore()
+        assert target.restore() is False
         assert cluster.replicas == 3
 
 

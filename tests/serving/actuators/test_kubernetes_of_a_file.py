@@ -112,8 +112,11 @@ def test_the_command_waits_and_says_so_beside_its_answer(tmp_path: Path, capsys:
         reached(tmp_path, url, "lease_s: 1}")
         assert run(["release", "--controller", str(tmp_path / "controller.yaml"), "--actuator", "kubernetes",
                     "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert "is set as it was found" in json.loads(out)["released"] and "waiting 1 s" in err
+        out, err = capsys.readouterr()
+        assert "is set as it was found" in json.loads(out)["released"] and "waiting 1 s" in err
+        assert run(["release", "--controller", str(tmp_path / "controller.yaml"), "--actuator", "kubernetes"]) == 1
+        assert "nothing is known in the lease assay-web of what was found of kubernetes shop/web" in \
+            capsys.readouterr().err
 
 
 def test_what_is_left_out_has_defaults(tmp_path: Path) -> None:

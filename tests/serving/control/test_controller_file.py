@@ -107,6 +107,9 @@ def test_what_is_written_is_read(tmp_path):
     (("hold: [target_replicas]", "hold: [1]"), "shield.hold must be a list of names"),
     (("{group: nginx, parent: services}", "{parent: services}"), "cgroup.group must be given"),
     (("{group: nginx, parent: services}", "{group: nginx, replicas: 0}"), "cgroup.replicas must be a whole number"),
+    *[(("{group: nginx, parent: services}", f"{{group: nginx, state: {state}}}"),
+       "cgroup.state must be an absolute path of a folder, such as /run/assay, got ") for state in (
+           '""', "assay", "./run", "~/assay", "$HOME/assay", '"/run/\\0"')],
     (("keep_mb: 100", "keep_mb: 0"), "log.keep_mb must be a number > 0"),
     (("keep_mb: 100", "keep: 9"), "log must be one of keep_mb"),
     (("margin: 2", "margin: 0.5"), "out_of_distribution.margin must be a number >= 1, got 0.5"),
@@ -135,3 +138,10 @@ def test_every_input_that_has_to_be_measured_needs_a_query_or_a_fixed_value(tmp_
 def test_a_file_that_is_not_there_is_one_line(tmp_path):
     with pytest.raises(InputError, match="controller file"):
         read_controller_file(tmp_path / "nothing.yaml")
+
+
+def test_one_state_folder_is_one_however_it_is_spelled(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    read = {_read(tmp_path, WHOLE.replace("parent: services", f"state: {state}")).actuators["cgroup"].state
+            for state in (tmp_path / "run", f"{tmp_path}/link/x/.././run/", tmp_path / "link" / "run")}
+    assert read == {str(tmp_path / "run")}

@@ -18,6 +18,7 @@ from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import LEDGER_FILE
 from serving.control.start import (
     ControlRequest,
+    NothingKnownError,
     _ledger_switch,
     champion_for,
     control,
@@ -31,8 +32,10 @@ from serving.ledger import Ledger
 from serving.state_folder import state_folder
 from systems.autoscaling.observer import AutoscalingObserver
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
+from tests.serving.control import measuring_actuator
 from tests.serving.control.measuring_actuator import MADE
 from tests.serving.control.policy_bundle import write_champion, write_policy_bundle
+from tests.serving.control.world import World
 
 MEASURING = "tests.serving.control.measuring_actuator"
 REQUEST = ControlRequest("nginx", Path("controller.yaml"), "autoscaling")
@@ -358,11 +361,49 @@ def test_release_gives_limits_back_without_a_controller(tmp_path, killed):
     acting.present()
     acting.apply({"target_cpu_limit_cores": 0.5})
     acting.release("another")
-    for _ in range(2):
-        assert "is set as it was found: cpu_limit_cores 4, " in release("cgroup", written)
-        assert killed.limit("cpu") == "400000 100000"
+    assert "is set as it was found: cpu_limit_cores 4, " in release("cgroup", written)
+    assert killed.limit("cpu") == "400000 100000"
+    with pytest.raises(NothingKnownError, match="nothing is known"):
+        release("cgroup", written)
+    assert killed.limit("cpu") == "400000 100000"
     with pytest.raises(InputError, match="got dry-run, which sets nothing"):
         release("dry-run", written)
+
+
+def test_release_says_where_nothing_is_known_of_what_was_found(tmp_path, killed):
+    """A state folder that is mistyped: limits of a killed controller stand, and nobody may take them for what was."""
+    file = _controller_file(tmp_path, killed)
+    group = json.loads(file.read_text())["cgroup"]
+    _changed(file, cgroup={**group, "state": str(tmp_path / "sate")})
+    with pytest.raises(NothingKnownError, match=(
+            rf"nothing is known in the state folder {tmp_path}/sate of what was found of cgroup /{PARENT}/nginx, which "
+            "stays as it is set: cpu_limit_cores 0.5, ")) as raised:
+        release("cgroup", read_controller_file(file))
+    assert raised.value.exit_code == RefusedError.exit_code and killed.limit("cpu") == "50000 100000"
+    _changed(file, cgroup=group)
+    assert "is set as it was found: cpu_limit_cores 4, " in release("cgroup", read_controller_file(file))
+
+
+@pytest.mark.parametrize(("said", "known"), [(None, True), (True, True), (False, False)])
+def test_an_actuator_that_does_not_tell_whether_anything_was_known_has_restored(tmp_path, monkeypatch, said, known):
+    (tmp_path / "controller.json").write_text('{"world": {"seed": 3}}')
+    written = read_controller_file(tmp_path / "controller.json", MEASURING)
+    monkeypatch.setattr(measuring_actuator, "ACTUATOR", replace(measuring_actuator.ACTUATOR, keeps=True))
+    monkeypatch.setattr(World, "restore", lambda world, *, lowering: said)
+    if known:
+        assert "is set as it was found: cpu_limit_cores " in release(MEASURING, written)
+    else:
+        with pytest.raises(NothingKnownError, match="nothing is known of what was found of a simulated application"):
+            release(MEASURING, written)
+
+
+def test_a_start_that_is_refused_does_not_say_that_it_gave_back_what_nobody_knows(configuration, tmp_path, killed):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+    shutil.rmtree(tmp_path / "state")
+    _retire(configuration)
+    with pytest.raises(AssayError, match=f"; nothing is known in the state folder {tmp_path}/state of what was found"):
+        _started(request, configuration)
+    assert killed.limit("cpu") == "50000 100000"
 
 
 def test_release_says_what_somebody_else_has_set_since(tmp_path, killed):

@@ -25,6 +25,7 @@ from serving.control.file_part import FilePart
 from serving.control.loop import ControlLoop
 from serving.control.parts import Parts, Reader, Settings
 from serving.control.shield import Limit, Shield
+from serving.control.start import NothingKnownError, release
 from serving.fallback_spec import SafeRange
 from systems.cpu_frequency import acting, sysfs
 from systems.cpu_frequency.interface import CONTROLS, SIGNALS
@@ -32,7 +33,7 @@ from systems.cpu_frequency.sysfs import ACTUATOR, Clock
 from tests.serving.control.world import OneModel, Said
 from tests.systems.cpu_frequency.kernel_files import STATUS, kernel_files
 
-TARGET = "target_frequency_ghz"
+TARGET, ACTUATOR_PATH = "target_frequency_ghz", "systems.cpu_frequency.sysfs"
 
 
 def made(part: dict[str, object]) -> Clock:
@@ -602,3 +603,112 @@ def test_it_gives_back_where_one_of_its_locks_was_removed(clock: Clock, tmp_path
     clock.restore()
     assert held(tmp_path) == ["3000000"] * 2
     assert [lease.is_held() for lease in clock._leases].count(True) == 1, "the other lock stayed with it"
+
+
+@pytest.mark.parametrize("then", ["gives back", "goes on", "is killed"])
+def test_a_file_of_what_was_found_that_vanishes_loses_nothing(
+        then: str, part: dict[str, object], tmp_path: Path) -> None:
+    """Of a state folder whose locks stay, as where a cleaner of old files came by."""
+    one = made(part)
+    assert one.acquire("one") == ""
+    one.apply({TARGET: 1.5})
+    (memory,) = (tmp_path / "state").glob("*.json")
+    memory.unlink()
+    if then == "gives back":
+        assert one.restore() is True
+    elif then == "goes on":
+        one.present()
+        one.apply({TARGET: 1.4})
+        assert memory.exists()
+        one.restore()
+    else:
+        assert one.acquire("one") == "" and memory.exists(), "written again in the next step"
+        one.release("one")
+        assert made(part).restore() is True
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_a_successor_knows_what_it_read_at_its_start(part: dict[str, object], clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 1.5})
+    clock.release("one")
+    other = made(part)
+    assert other.acquire("other") == ""
+    (memory,) = (tmp_path / "state").glob("*.json")
+    memory.unlink()
+    other.present()
+    other.apply({TARGET: 1.4})
+    other.restore()
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_what_is_known_is_no_longer_so_once_another_may_have_given_back(
+        part: dict[str, object], clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 1.5})
+    clock.release("one")
+    assert made(part).restore() is True
+    for policy in ("policy0", "policy1"):
+        (tmp_path / "cpufreq" / policy / "scaling_max_freq").write_text("1500000\n")  # by chance the same
+    assert clock.acquire("one") == "" and clock.restore() is False
+    assert held(tmp_path) == ["1500000"] * 2
+
+
+def test_it_says_where_nothing_is_known_of_what_was_found(
+        part: dict[str, object], clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 1.5})
+    clock.release("one")
+    (tmp_path / "clock.json").write_text(json.dumps({"clock": {**part, "state": str(tmp_path / "sate")}}))
+    with pytest.raises(NothingKnownError, match=rf"nothing is known in the state folder {tmp_path}/sate of what was "
+                                                r"found of clock of policy0, policy1, .* set: frequency_ghz 1\.5"):
+        release(ACTUATOR_PATH, read_controller_file(tmp_path / "clock.json", ACTUATOR_PATH))
+    assert held(tmp_path) == ["1500000"] * 2
+
+
+def test_a_pipe_in_the_place_of_the_status_keeps_nobody_waiting(clock: Clock, tmp_path: Path) -> None:
+    status = tmp_path / "status.json"
+    status.unlink()
+    os.mkfifo(status)
+    found = clock.read()
+    assert all(math.isnan(found.values[name]) for name in STATUS) and not found.ages_s
+    assert found.values["room_c"] == pytest.approx(23.5)
+
+
+@pytest.mark.parametrize("policies", [["policy0", "policy0"], ["policy0", "policy1", "../cpufreq/./policy0"],
+                                      ["policy0", "link"]])
+def test_a_policy_that_is_named_twice_is_refused(part: dict[str, object], tmp_path: Path, policies: list[str]) -> None:
+    """Its second lease would be waited for for ever, as the first one's."""
+    (tmp_path / "cpufreq" / "link").symlink_to("policy0")
+    with pytest.raises(InputError, match=r"clock\.policies must name each policy once, got .*policy0"):
+        made({**part, "policies": policies})
+
+
+def test_a_policy_has_one_lease_however_it_is_spelled(part: dict[str, object], clock: Clock, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("cpufreq")
+    for cpufreq in (f"{tmp_path}/cpufreq/../cpufreq", f"{tmp_path}/link"):
+        other = made({**part, "cpufreq": cpufreq, "policies": ["./policy1"]})
+        assert other.acquire("other").startswith("one ") and other.name == "clock of policy1"
+
+
+@pytest.mark.parametrize("state", ["", "state", "./state", "~/state", "/run/\0"])
+def test_its_state_folder_is_an_absolute_path(part: dict[str, object], state: str) -> None:
+    with pytest.raises(InputError, match=r"clock\.state must be an absolute path of a folder, such as /run/assay"):
+        made({**part, "state": state})
+
+
+def test_a_policy_that_can_be_no_path_is_one_error(part: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"clock\.policies must be names of folders"):
+        made({**part, "policies": ["policy0\0"]})
+
+
+def test_a_full_disk_at_the_end_is_said_and_what_can_be_is_given_back(
+        clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "cpufreq" / "policy0" / "scaling_max_freq").write_text("1300000\n")
+    clock.apply({TARGET: 2.0})
+    monkeypatch.setattr(sysfs, "write_found", full)
+    with pytest.raises(ActuatorError, match=r"stays at 2000000, more than the 1300000 .*No space left") as raised:
+        clock.restore(lowering=False)
+    assert raised.value.kind == "refused" and held(tmp_path) == ["2000000", "3000000"]
+    clock.restore()
+    assert held(tmp_path) == ["1300000", "3000000"]

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from feature_store.errors import InputError
 from recording import tools
 from recording.control_groups import find_hierarchy
 from recording.scaling.generator import python_environment
 from recording.scaling.open_loop import ANSWERED, TIMED_OUT, Result
 from serving.control.coordinator import Coordinator, read_shared
+from serving.control.file_part import FilePart
 from systems.microservices.application.anomalies import Anomaly
 from systems.microservices.application.running import TOOLS
 from systems.microservices.benchmarks.law import by_law, law_table
@@ -23,6 +25,7 @@ from systems.microservices.benchmarks.live import ARMS, FIXED, POLICY, deployed,
 from systems.microservices.benchmarks.live_application import CORES, NAMES, WARM_UP_S, Arm, Played, played
 from systems.microservices.coordinator import TELLER
 from systems.microservices.interface import LEAST_CORES
+from systems.microservices.limits import ACTUATOR
 from tests.e2e import tiny
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
 
@@ -154,3 +157,10 @@ def test_an_arm_runs_the_whole_application_and_its_agents() -> None:
     assert 0.0 < came.beside < 1.5
     assert len(came.types) == len(came.results.due) > 60
     assert (came.results.status == ANSWERED).mean() > 0.9
+
+
+@pytest.mark.parametrize("state", ["", "run", "~/run"])
+def test_an_agent_s_state_folder_is_an_absolute_path(tmp_path: Path, state: str) -> None:
+    given = {"name": "cart", "group": "services/cart", "look": str(tmp_path / "look.json"), "state": state}
+    with pytest.raises(InputError, match=r"service\.state must be an absolute path of a folder, such as /run/assay"):
+        ACTUATOR.read(FilePart(given, "service", "a file"))

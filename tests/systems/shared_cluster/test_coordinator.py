@@ -24,8 +24,9 @@ from recording.scaling.generator import python_environment
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.looked_at_limit import LookedAtLimit, Target, look_lock
 from serving.control.coordinator import Coordinator, Shared, read_shared, run
+from serving.control.file_part import FilePart
 from systems.shared_cluster.coordinator import STATUS, TELLER, main
-from systems.shared_cluster.groups import NAMED
+from systems.shared_cluster.groups import ACTUATOR, NAMED
 from systems.shared_cluster.interface import LEAST_CORES
 from tests.e2e import tiny
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
@@ -491,3 +492,12 @@ def test_one_that_hangs_needs_no_more_than_all_there_is(place: Place) -> None:
         place.tell("hash", **(STANDING | {"rate_rps": 200.0, "served_rps": 0.001}))
         assert place.seen("hash")["demand_cores"] == 6.0
     assert place.seen("resize")["allotment_cores"] >= 2.0 + 2.0 / 7.0 - 1e-9, "a seventh of what is free: one of seven"
+
+
+def test_its_state_folder_is_an_absolute_path(tmp_path: Path) -> None:
+    given = {"name": "resize", "group": "functions/resize", "look": str(tmp_path / "look.json")}
+    for state in ("", "run", "~/run"):
+        with pytest.raises(InputError, match=r"function\.state must be an absolute path of a folder"):
+            ACTUATOR.read(FilePart({**given, "state": state}, "function", "a file"))
+    target = ACTUATOR.read(FilePart({**given, "state": f"{tmp_path}/x/../run"}, "function", "a file"))
+    assert ACTUATOR.kept is not None and ACTUATOR.kept(target) == f"the state folder {tmp_path / 'run'}"

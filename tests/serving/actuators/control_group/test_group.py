@@ -74,3 +74,12 @@ def test_a_file_without_a_limit_is_refused(text: str, tree: Tree) -> None:
     with pytest.raises(ActuatorError, match="hold no limit") as raised:
         ControlGroup(tree.root, PARENT, "nginx").read()
     assert raised.value.kind == "refused"
+
+
+@pytest.mark.parametrize("root", ["/sys/fs/cgroup\0", "/sys/\0/cgroup", "/sys/fs/\ud800\0", "ring"])
+def test_a_root_that_can_be_no_path_is_one_error(root: str, tmp_path: Path) -> None:
+    (tmp_path / "ring" / "memory").parent.mkdir()
+    (tmp_path / "ring" / "cpu").symlink_to("cpu")
+    with pytest.raises(InputError, match="root must be the folder where control groups are mounted, got ") as raised:
+        ControlGroup(tmp_path / root, "", "nginx")
+    assert "\0" not in str(raised.value)
