@@ -64,8 +64,8 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
     carried = LOAD[1] + HEADROOM
     if low > high or fewest > most or high * most < carried or low > carried / fewest:
         return [], None
-    policy, service, found, left = read_chain(model), service_of(settings), [], SECONDS
-    last = None
+    policy, service, left, last = read_chain(model), service_of(settings), SECONDS, None
+    found = list[dict[str, Any]]()
     for change in CHANGES:
         law = law_of(service, LOAD, change, (low, high), (int(fewest), int(most)))
         scaler = scaler_of(policy, service, law)
