@@ -53,7 +53,7 @@ class FilePart:
         try:
             if (path := Path(text)).is_absolute():
                 return path.resolve()
-        except (OSError, ValueError, RuntimeError):  # a NUL character, links in a ring
+        except (OSError, ValueError, RuntimeError):  # links in a ring
             pass
         raise self._wrong(name, "be an absolute path of a folder, such as /run/assay", text)
 

@@ -257,7 +257,7 @@ def _resolved(policies: Sequence[Path]) -> tuple[Path, ...]:
     """Without links and dots, for a lease is of a policy, however it is spelled. Raises InputError."""
     try:
         found = tuple(policy.resolve() for policy in policies)
-    except (OSError, ValueError, RuntimeError) as error:  # a NUL character, links in a ring
+    except (OSError, ValueError, RuntimeError) as error:  # links in a ring
         raise InputError(f"clock.policies must be names of folders, got {[policy.name for policy in policies]}: "
                          f"{error}") from error
     if len({*found}) < len(found):
