@@ -218,7 +218,7 @@ def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
     # Only a deep check needs them, and they import onnx.
     from feature_store.strict_yaml import parse_yaml
     from models.control.contract.acting import comes_along, load_acting
-    from models.control.contract.guarantee import narrower
+    from models.control.contract.guarantee import executed, narrower
 
     text, driving = bundle.files[SPECIFICATION_FILE].decode("utf-8"), bundle.contract.driving
     specification = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")
@@ -236,7 +236,7 @@ def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
     if reason := narrower(specification, shown, present, driving.settings):
         raise RefusedError(f"guarantee must rest on what holds of all that may be observed: {reason} "
                            f"({bundle.folder}/{SPECIFICATION_FILE})")
-    found = check(bundle.files[GUARANTEE_FILE], bundle.model, specification["properties"], driving.settings,
+    found = check(bundle.files[GUARANTEE_FILE], bundle.model, executed(specification, bundle.model), driving.settings,
                   driving.levels, CHECK_SECONDS)
     if not found.accepted:
         raise RefusedError(f"guarantee must be proved, got: {found.reason} ({bundle.folder}/{GUARANTEE_FILE})")

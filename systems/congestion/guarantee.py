@@ -56,7 +56,7 @@ MOST_JITTER_MS = 50.0  # that is claimed, of a round trip of a second
 MOST_WAITING_S = 1.0  # of a queue that it starts from
 SURE = 0.99  # of what counts as no queue: a jitter of all of it would be one for any rounding
 MOST_STEPS = 100_000
-MARGIN_PPS = 0.01  # that a property may leave, of rounding
+MARGIN_PPS = 0.0125  # that a property may leave, with what execution adds to it
 _RATE, _TARGET = "rate_pps", CONTROLS[0].name
 _SIGNALS = {signal.name: signal for signal in SIGNALS}
 
@@ -132,8 +132,9 @@ def rules_of(properties: Sequence[Mapping[str, Any]], most_queueing_s: float) ->
     least, largest = (max((one[side] * sign for one in ranges if set(one) <= {"output", "minimum", "maximum"} and
                            one["output"] == _TARGET and one.get(side) is not None), default=-math.inf) * sign
                       for side, sign in (("minimum", 1.0), ("maximum", -1.0)))
-    slower = [one for one in slower if one[-1] >= largest]
-    faster = [one for one in faster if one[2] >= top and one[-2] <= least]
+    # what is set keeps the control's limits, which `range` says but for a margin
+    slower = [one for one in slower if one[-1] >= largest - MARGIN_PPS]
+    faster = [one for one in faster if one[2] >= top and one[-2] <= least + MARGIN_PPS]
     if not all((slower, ceilings, ups, downs, floors, still, faster)):
         return None
     retreat, _, draining, low, _ = max(slower)

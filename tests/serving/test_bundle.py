@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
+from models.control.contract.guarantee import executed
 from models.verification.closed_loop.answer import GuaranteeCheck
 from serving.bundle import CHECK_SECONDS, bundle_sha256, check_bundle, open_bundle
 from serving.promise import _specification
@@ -252,7 +253,7 @@ def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: 
     content, model, properties, settings, levels, seconds = asked[0]
     assert (content, model) == (b"proof", (bundle / "model.onnx").read_bytes()) and settings == levels == {}
     assert seconds == CHECK_SECONDS
-    assert properties == yaml.safe_load((bundle / "specification.yaml").read_text())["properties"]
+    assert properties == executed(yaml.safe_load((bundle / "specification.yaml").read_text()), model)
     with pytest.raises(RefusedError, match="guarantee must be proved, got: leaf 7"):
         deep()
     with pytest.raises(RefusedError, match=r"contract's guarantee must be what is proved, .*'It holds a little\.'"):

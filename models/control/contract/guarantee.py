@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from models.verification.checker.archive import Rejected
 from models.verification.closed_loop.answer import GuaranteeCheck
 
@@ -31,8 +33,8 @@ class GuaranteeChecker(Protocol):
                  seconds: float) -> GuaranteeCheck:
         """Args:
         content: of the guarantee's file; model: of the policy's.
-        properties: what is proved of the model itself, as specification.yaml has it; of all that it may be shown
-            (`narrower`).
+        properties: what is proved of the model itself, of all that it may be shown (`narrower`), as it holds of what
+            is executed (`executed`).
         settings: inputs of the policy that never change.
         levels: target -> the only values that may be set, ascending; without those of which any may.
         seconds: limit.
@@ -61,6 +63,65 @@ def narrower(specification: Mapping[str, Any], shown: Mapping[str, tuple[float, 
             return (f"the specification's box must cover all that the policy may be shown of {name}, {low:g} to "
                     f"{high:g}, got {proved}")
     return ""
+
+
+def executed(specification: Mapping[str, Any], model: bytes) -> list[dict[str, Any]]:
+    """The properties of a specification as they hold of what is executed; they are proved of real arithmetic.
+
+    Limits and margins leave room for what execution adds, as the checker bounds it or as `rounding` limits it. One
+    whose outputs have neither says nothing of what runs, and is left out. `monotone` says by how much it may be
+    violated, as `violation`.
+
+    Args:
+        specification: as specification.yaml has it, with the `box` of every input.
+        model: the file.
+    """
+    adds, allowed = _adds(specification, model), specification.get("tolerance") or {}
+    found = []
+    for one in specification["properties"]:
+        ((kind, rule),) = one.items()
+        rule = dict(rule)
+        if kind == "monotone":
+            amount = allowed.get(rule["output"], 0.0) if isinstance(allowed, Mapping) else math.inf
+            found.append({kind: {**rule, "violation": amount}})
+        elif kind in ("range", "order"):
+            sides = ("output", "minus") if kind == "range" else ("upper", "lower")
+            times = {"lower": float(rule.get("factor", 1.0))} if kind == "order" else {}
+            added = 0.0
+            for side in sides:
+                if rule.get(side) in specification["outputs"]:
+                    added += times.get(side, 1.0) * adds.get(rule[side], math.inf)
+            if not math.isfinite(added):
+                continue
+            for side, sign in (("minimum", -1), ("maximum", 1)) if kind == "range" else (("margin", -1),):
+                if rule.get(side, 0.0 if side == "margin" else None) is not None:
+                    rule[side] = rule.get(side, 0.0) + sign * added
+            found.append({kind: rule})
+        else:
+            found.append(one)
+    return found
+
+
+def _adds(specification: Mapping[str, Any], model: bytes) -> dict[str, float]:
+    """Output -> by how much it may differ as executed."""
+    from models.verification.checker.chain import read_chain
+    from models.verification.checker.rounding import chain_error
+
+    limits = {name: float(most) for name, most in (specification.get("rounding") or {}).items()}
+    try:
+        chain = read_chain(model)
+    except Rejected:
+        return limits
+    finite = specification.get("inputs") or {}  # what is in neither is of a one-hot group
+    sides = [specification["box"].get(name) or _ends(finite.get(name, {"values": (0.0, 1.0)})["values"])
+             for name in specification["features"]]
+    low, high = (np.array([side[end] for side in sides], dtype=np.float64) for end in (0, 1))
+    error = dict(zip(specification["outputs"], chain_error(chain, low, high).tolist(), strict=True))
+    return {name: min(amount, limits.get(name, math.inf)) for name, amount in error.items()}
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
 
 
 def judged(content: bytes, form: str, keys: Sequence[str],

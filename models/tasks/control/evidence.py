@@ -20,7 +20,7 @@ import torch
 
 from models.control.contract.controller import RuleFamily
 from models.control.contract.environment import Environment, GuaranteedSystem
-from models.control.contract.guarantee import narrower
+from models.control.contract.guarantee import executed, narrower
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.control.simulation.rollout import acting_of
@@ -115,7 +115,7 @@ def _closed_loop(task: ControlTask, workload: str, environment: Environment, mod
                           numbers_of(task, workload)):
         return {"reason": f"Nothing follows of the loop: {reason}."}
     limits = {name: (low, high) for name, (low, high) in written.limits.items()}
-    return system.guarantees(model, specification["properties"], written.settings, limits)
+    return system.guarantees(model, executed(specification, model), written.settings, limits)
 
 
 def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,

@@ -13,9 +13,12 @@ for every load and every limit, cell by cell of limits from l on, and all that i
 
 A backlog keeps capacity busy: utilisation is 1 and what is used is c. A request that comes last waits V / c.
 
+Targets are cut to the law's upper limits before they count: what is beyond them nobody sets.
+
 Rounding. The claim leaves room for what execution adds to the targets (checker/rounding.py), for the 0.001 by which
-replicas are rounded down before they are rounded up, and for the margins of the orders. What is fed is off by half a
-step of the file's type at most; inputs that depend on the state are free by that.
+replicas are rounded down before they are rounded up, for the margins of the orders, and for what an order in the
+latency may be violated by. What is fed is off by half a step of the file's type at most; inputs that depend on the
+state are free by that.
 
 Symbols: n inputs; b backlog, a load, c capacity (cores); L CPU limit; k replicas; x (3 + free,) the chain's inputs:
 load, limit, least latency, and what is free, counted from its low end.
@@ -39,7 +42,7 @@ CELL, GRAIN = 1.25, 64
 # The 99th percentile of a step in which the backlog rises steadily is at least this share of the last wait.
 PERCENTILE = 0.99
 # Replicas are rounded up, but for so much; and the margin of "no limit is taken away", in cores.
-ROUNDED_DOWN, KEPT = 1e-3, 1e-4
+ROUNDED_DOWN, KEPT = 1e-3, 5e-4
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Scaler:
 
     policy: n inputs -> targets; limit, replicas: positions of the two targets among them. low, high (n,): what is added
     lies between them, another value at every step. shown_low, shown_high (n,): what is beyond is cut to them before
-    the policy sees it. Raises InputError where these do not fit.
+    the policy sees it. falls: by how much limit and replicas may fall while the latency rises. Raises InputError where
+    these do not fit.
     """
 
     policy: Chain
@@ -59,6 +63,7 @@ class Scaler:
     replicas: int
     shown_low: FloatArray | None = None
     shown_high: FloatArray | None = None
+    falls: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         inputs, outputs = self.policy.weights[0].shape[1], len(self.policy.biases[-1])
@@ -68,6 +73,8 @@ class Scaler:
         if not all(np.isfinite(values).all() for values in (self.matrix, self.low, self.high)) or \
                 (self.low > self.high).any():
             raise InputError("observation must be of finite numbers with low <= high")
+        if not all(0 <= one < np.inf for one in self.falls):
+            raise InputError(f"targets must rise with the latency but for a known amount, got {self.falls}")
         if not {self.limit, self.replicas} <= set(range(outputs)) or self.limit == self.replicas:
             raise InputError(f"limit and replicas must be two of {outputs} outputs, got {self.limit} and "
                              f"{self.replicas}")
@@ -163,7 +170,7 @@ class CatchingUp:
         return np.concatenate([least, np.zeros(len(widths))]), np.concatenate([most, widths])
 
     def chain(self) -> Chain:
-        """(r' - k, k L' - growth k L) of x."""
+        """(r' - k, k L' - growth k L) of x, of targets that are cut to the law's upper limits."""
         scaler, k = self.scaler, float(self.replicas)
         low, widths, places = self._free()
         builder = ChainBuilder({"a": 1, "L": 1, "p": 1, "f": len(widths)})
@@ -171,10 +178,12 @@ class CatchingUp:
         builder.layer({"seen": ({"a": matrix[:, [0]], "L": matrix[:, [1]] + k * matrix[:, [3]], "p": matrix[:, [4]],
                                  "f": np.eye(inputs)[:, places]}, low + k * matrix[:, 2])}, ["L"], relu=False)
         builder.through(scaler.policy, "seen", "y", ["L"])
+        most = np.array([float(self.law.replicas_high), self.law.limit_high])  # no more is ever set
         rows = np.zeros((2, len(scaler.policy.biases[-1])))
-        rows[0, scaler.replicas], rows[1, scaler.limit] = 1.0, k
-        builder.layer({"out": ({"y": rows, "L": np.array([[0.0], [-self.growth * k]])}, np.array([-k, 0.0]))},
-                      relu=False)
+        rows[0, scaler.replicas] = rows[1, scaler.limit] = 1.0
+        builder.layer({"short": ({"y": -rows}, most)}, ["L"])
+        builder.layer({"out": ({"short": np.diag([-1.0, -k]), "L": np.array([[0.0], [-self.growth * k]])},
+                               most * np.array([1.0, k]) - np.array([k, 0.0]))}, relu=False)
         return builder.chain()
 
     def claim_text(self) -> str:
@@ -193,9 +202,10 @@ class CatchingUp:
         scaler, k, (low, high) = self.scaler, self.replicas, cell
         least, most = self._seen(cell)
         error = chain_error(scaler.policy, least, most)
-        size = (2 * k + 1) * high * (1 + self.growth)
-        found = float(low * (error[scaler.replicas] + ROUNDED_DOWN) + k * error[scaler.limit] + (k + 1) * KEPT
-                      + ROUNDED * size) * (1 + 1e-9)
+        size = (2 * k + 1) * high * (1 + self.growth) + low * self.law.replicas_high + k * self.law.limit_high
+        falls_limit, falls_replicas = scaler.falls
+        found = float(low * (error[scaler.replicas] + ROUNDED_DOWN + falls_replicas)
+                      + k * (error[scaler.limit] + falls_limit) + (k + 1) * KEPT + ROUNDED * size) * (1 + 1e-9)
         if not np.isfinite(found):
             raise InputError("policy must be executed within a known error of what is proved, got none: its numbers "
                              "may overflow")

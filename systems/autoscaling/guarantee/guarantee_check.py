@@ -16,7 +16,7 @@ from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import read_chain
 from models.verification.closed_loop.answer import GuaranteeCheck
 from models.verification.language.amounts import plain
-from systems.autoscaling.guarantee.catching_up import KEPT, ROUNDED_DOWN, ScalerLaw
+from systems.autoscaling.guarantee.catching_up import KEPT, ScalerLaw
 from systems.autoscaling.guarantee.check_scaler_guarantee import check_scaler_guarantee
 from systems.autoscaling.guarantee.in_fluid_law import Service, law_of, scaler_of
 from systems.autoscaling.guarantee.packed import packed, unpacked
@@ -29,9 +29,10 @@ ASSUMED = ("A core works off a core second a second, replicas serve at once, met
            "It rests on the orders that are proved of the file itself: more latency never means less, and nothing is "
            "taken away while the objective is missed.")
 _FEW, _MOST = 4, 1e9  # replicas of which one may always go; no limit
+_WHOLE = 0.01  # by which an order of replicas may be missed: what is rounded up after that stands where it stood
 # target -> (what is set at present, by how much an order may be missed, least present value of the law)
 _TARGETS = {"target_cpu_limit_cores": ("cpu_limit_cores", KEPT, LEAST_LIMIT),
-            "target_replicas": ("replicas", ROUNDED_DOWN, LEAST_REPLICAS)}
+            "target_replicas": ("replicas", _WHOLE, LEAST_REPLICAS)}
 
 
 def missing(properties: Sequence[Mapping[str, Any]]) -> str:
@@ -50,11 +51,19 @@ def missing(properties: Sequence[Mapping[str, Any]]) -> str:
         if not _covered(_ranges(kept, current, 1.0, margin), least, most[target]):
             return f"{target} must not be below {current} while the objective is missed"
         free = [one for one in of if not one.get("at_least")]
-        few = _ranges(free, current, 1.0, 1.0 + ROUNDED_DOWN) if target == "target_replicas" else []
+        few = _ranges(free, current, 1.0, 1.0 + _WHOLE) if target == "target_replicas" else []
         ranges = [*_ranges(free, current, 0.75, margin), *(one for one in few if one[1] <= _FEW)]
         if not _covered(ranges, least, most[target]):
             return f"{target} must keep 75 % of {current}, or all but one of up to {_FEW}"
     return ""
+
+
+def falls(properties: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """By how much the targets of limit and replicas may fall while latency rises: the order's `violation`."""
+    found = [max((one["monotone"].get("violation", 0.0) for one in properties if "monotone" in one
+                  and one["monotone"]["output"] == target and "p99_ms" in one["monotone"]["features"]
+                  and not one["monotone"].get("when")), default=0.0) for target in _TARGETS]
+    return found[0], found[1]
 
 
 def _ranges(orders: Sequence[Mapping[str, Any]], current: str, factor: float, margin: float
@@ -90,7 +99,8 @@ def check_shipped(content: bytes, model: bytes, properties: Sequence[Mapping[str
             if settings.get("slo_ms", service.slo_ms) != service.slo_ms:
                 raise Rejected(f"objective must be the policy's, {plain(settings['slo_ms'])} ms, got "
                                f"{plain(service.slo_ms)} ms")
-            found = check_scaler_guarantee(Path(name), scaler_of(read_chain(model), service, law), law, seconds)
+            scaler = scaler_of(read_chain(model), service, law, falls(properties))
+            found = check_scaler_guarantee(Path(name), scaler, law, seconds)
         if not found.accepted:
             return found
         return replace(found, statement=said(service, found.statement), about=said(service, found.about))

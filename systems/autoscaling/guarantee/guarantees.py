@@ -16,6 +16,7 @@ from systems.autoscaling.guarantee.guarantee_check import (
     LEAST_LIMIT,
     LEAST_REPLICAS,
     check_shipped,
+    falls,
     missing,
     shipped,
 )
@@ -68,7 +69,7 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
     found = list[dict[str, Any]]()
     for change in CHANGES:
         law = law_of(service, LOAD, change, (low, high), (int(fewest), int(most)))
-        scaler = scaler_of(policy, service, law)
+        scaler = scaler_of(policy, service, law, falls(properties))
         with tempfile.TemporaryDirectory() as name:
             try:
                 one = scaler_guarantee(scaler, law, START, Path(name), threshold=THRESHOLD,

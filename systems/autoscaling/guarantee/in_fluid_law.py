@@ -58,8 +58,8 @@ def lags(change: float) -> dict[str, tuple[float, float]]:
     return {**found, "rate_peak_5min_rps": (0.0, _PEAK_LAG * change)}
 
 
-def scaler_of(policy: Chain, service: Service, law: ScalerLaw) -> Scaler:
-    """What the policy sees under a backlog, by the assumptions above."""
+def scaler_of(policy: Chain, service: Service, law: ScalerLaw, falls: tuple[float, float] = (0.0, 0.0)) -> Scaler:
+    """What the policy sees under a backlog, by the assumptions above. falls: of `Scaler`."""
     matrix = np.zeros((len(_NAMES), len(PARTS)))
     low, high = np.zeros(len(_NAMES)), np.zeros(len(_NAMES))
     a_core = 1e3 / service.cpu_ms  # requests a second
@@ -77,9 +77,9 @@ def scaler_of(policy: Chain, service: Service, law: ScalerLaw) -> Scaler:
         else:
             low[row] = high[row] = service.fixed[name]
     targets = [control.name for control in CONTROLS]
-    shown = (np.array([getattr(signal, end) for signal in SIGNALS], dtype=np.float64) for end in ("low", "high"))
+    least, most = (np.array([getattr(signal, end) for signal in SIGNALS]) for end in ("low", "high"))
     return Scaler(policy, matrix, low, high, targets.index("target_cpu_limit_cores"), targets.index("target_replicas"),
-                  *shown)
+                  least, most, falls)
 
 
 def law_of(service: Service, load: tuple[float, float], change: float, limits: tuple[float, float],

@@ -100,7 +100,8 @@ def test_a_box_that_is_narrower_than_what_is_observed_gives_none_and_says_of_whi
         written["specification"] |= changed
         (tmp_path / "task.yaml").write_text(yaml.safe_dump(written))
         task, environment = load_task(tmp_path / "task.yaml"), environment_of("congestion")
-        return dict(_closed_loop(task, "uplink", environment, b"", specification_of(task, "uplink", environment),
+        model = chain_onnx(*chain(Policy(policy_shape(task, environment), torch.Generator().manual_seed(0))), {})
+        return dict(_closed_loop(task, "uplink", environment, model, specification_of(task, "uplink", environment),
                                  tmp_path))
 
     assert loop({})["found"][0]["status"] == loop({"box": {"most_queueing_s": [0.1, 0.1]}})["found"][0]["status"] == \

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from feature_store.errors import RefusedError
+from models.control.contract.guarantee import executed
 from models.control.policy.policy import Policy
 from models.export.bundle import complete_bundle, write_bundle
 from models.export.product import Versions
@@ -47,7 +48,7 @@ def test_the_guarantee_of_a_policy_is_signed_and_proved_again_with_its_bundle(
     product = policy_product(task, "nginx", environment, policy, Versions("c", "d", 0),
                              TunedRule("static", {}, Score(0.0, 0.0, 0.0, 0.0), 1))
     assert write_bundle(tmp_path / "product", product, 0).verdict == "PROVED"
-    shipped = ENVIRONMENT.guarantees(product.model, written_out(product.specification)["properties"],
+    shipped = ENVIRONMENT.guarantees(product.model, executed(written_out(product.specification), product.model),
                                      task.workload("nginx").settings, limits)["shipped"]
     folder, (key, public) = tmp_path / "bundle", (tmp_path / "assay.key", tmp_path / "assay.pub")
     create_key_pair(key, public)

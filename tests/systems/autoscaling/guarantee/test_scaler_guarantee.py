@@ -118,6 +118,26 @@ def test_proofs_that_are_missing_and_other_policies_are_refused(proved: tuple[Sc
     assert not check(tmp_path / "nothing", hpa()).accepted
 
 
+def test_targets_beyond_the_laws_limits_count_as_these(tmp_path: Path) -> None:
+    """A policy that adds replicas alone has no more capacity at the most of them, whatever it asks for."""
+    narrow = law(limits=(0.5, 1.0), replicas=(2, 6))
+    found = scaler_guarantee(scaler(growing(1.5)), narrow, 60.0, tmp_path, threshold=10.0, headroom=0.5)
+    assert found.status is not Status.PROVED and found.sampled_growth <= 1.0 and found.worst_replicas == 6
+    x = np.array([3.0, 0.5, 1000.0])
+    claim = CatchingUp(scaler(growing(1.5, 4.0)), narrow, 6, 10.0, 0.5, 1.0)
+    (y,) = chain_values(claim.chain(), np.concatenate([x, np.zeros(claim.chain().weights[0].shape[1] - 3)])[None])
+    assert y == pytest.approx([0.0, 6 * 1.0 - 6 * 0.5]), "6 replicas, and a limit of 1, not of 2"
+
+
+def test_an_order_that_may_be_violated_leaves_that_much_less(tmp_path: Path) -> None:
+    exact = CatchingUp(scaler(growing(1.5)), law(), 4, 10.0, 0.5, 1.1)
+    loose = CatchingUp(replace(scaler(growing(1.5)), falls=(0.002, 0.25)), law(), 4, 10.0, 0.5, 1.1)
+    for cell in exact.cells():
+        assert loose.slack(cell) - exact.slack(cell) == pytest.approx(cell[0] * 0.25 + 4 * 0.002)
+    with pytest.raises(InputError, match="targets must rise with the latency but for a known amount"):
+        replace(scaler(growing(1.5)), falls=(np.inf, 0.0))
+
+
 def test_bad_numbers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="start must be a number > 0"):
         scaler_guarantee(scaler(hpa()), law(), 0.0, tmp_path, threshold=4.0, headroom=0.25)
