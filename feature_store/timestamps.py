@@ -67,7 +67,12 @@ def is_time(values: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_datetime64_any_dtype(values.dtype):
         return pd.Series(True, index=values.index)
     texts = values.astype("str").str.strip()
-    return pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").notna()
+    return pd.to_datetime(_written(texts), format="ISO8601", utc=True, errors="coerce").notna()
+
+
+def _written(texts: pd.Series) -> pd.Series:
+    """Without what is no written time, though pandas takes it for one: `now` and `today` are those of the reader."""
+    return texts.where(texts.str[:1].isin(list("0123456789+-")), "")
 
 
 def _converted(values: pd.Series, source: TimeSource, place: str) -> pd.Series:
@@ -88,7 +93,7 @@ def _parsed(values: pd.Series, place: str) -> pd.Series:
         raise InputError(f"times must all carry a zone or none, got {texts.iloc[without]!r} at "
                          f"{row_text(texts.index, without)} beside {texts.iloc[beside]!r} ({place})")
     try:
-        times = pd.to_datetime(texts, format="ISO8601", utc=bool(zoned.any()), errors="coerce")
+        times = pd.to_datetime(_written(texts), format="ISO8601", utc=bool(zoned.any()), errors="coerce")
     except ValueError as error:  # of different zones, with offsets that _OFFSET does not know, such as +1
         raise InputError(f"time must be written as ISO 8601, got {texts.iloc[0]!r} and times of other zones "
                          f"({place}); write 2024-01-31T12:00:00+01:00") from error

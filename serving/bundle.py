@@ -219,6 +219,7 @@ def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
     from feature_store.strict_yaml import parse_yaml
     from models.control.contract.acting import comes_along, load_acting
     from models.control.contract.guarantee import executed, narrower
+    from serving.own_interface import other_interface
 
     text, driving = bundle.files[SPECIFICATION_FILE].decode("utf-8"), bundle.contract.driving
     specification = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")
@@ -227,6 +228,9 @@ def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
     if driving is None or check is None:
         raise RefusedError("guarantee must be of a system that comes with Assay and has a law, got "
                            f"{module or 'none'} ({bundle.folder})")
+    if reason := other_interface(bundle.contract):
+        raise RefusedError(f"guarantee must be of a policy that is driven as its system is: {reason} "
+                           f"({bundle.folder}/contract.json)")
     # what is beyond these no policy is shown (inputs.py), and a target beyond its safe range nobody sets
     shown = {one.name: (-math.inf if one.physical_minimum is None else one.physical_minimum,
                         math.inf if one.physical_maximum is None else one.physical_maximum)

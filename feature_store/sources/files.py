@@ -10,6 +10,7 @@ seconds from SYNTHETIC_EPOCH and window_s is 0, which no measured window has (ha
 """
 
 import gzip
+import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -213,13 +214,16 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
 def _read_csv(path: Path, header: Header, /, **options: Any) -> pd.DataFrame:
     others = [row for row in range(header.rows) if row != header.names - 1]
     try:
-        frame = pd.read_csv(path, low_memory=False, skiprows=others, **options)
+        with warnings.catch_warnings():
+            # rows longer than the header would push their columns aside, or end at its length
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(path, low_memory=False, skiprows=others, index_col=False, **options)
+    except pd.errors.ParserWarning as error:
+        raise _damaged(path, ValueError("rows are longer than the header")) from error
     except pd.errors.EmptyDataError as error:
         raise InputError(f"telemetry file must hold a table, got no columns ({path})") from error
     except (pd.errors.ParserError, UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise _damaged(path, error) from error
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas makes an index of fields that the header lacks
-        raise _damaged(path, ValueError("rows are longer than the header"))
     return frame
 
 

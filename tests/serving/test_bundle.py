@@ -217,6 +217,11 @@ def test_the_deep_check_sees_the_checked_bytes_and_its_refusal_counts(bundle: Pa
         check_bundle(bundle, keys[1], deep=True, checker=checker)
 
 
+def as_its_system_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A predictor's contract stands for a policy's here; what a policy's must say: test_own_interface.py."""
+    monkeypatch.setattr("serving.own_interface.other_interface", lambda contract: "")
+
+
 def guaranteed(folder: Path, keys: Keys, content: bytes | None = b"proof", module: str = "systems.autoscaling.acting",
                **changes: Any) -> None:
     """Signs the bundle with a guarantee of the closed loop; its box is all that the policy may be shown."""
@@ -236,6 +241,7 @@ def guaranteed(folder: Path, keys: Keys, content: bytes | None = b"proof", modul
 
 def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: Path, keys: Keys,
                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    as_its_system_is(monkeypatch)
     guaranteed(bundle, keys)
     answers, asked = [(True, "It holds.", ""), (False, "", "leaf 7"), (True, "It holds a little.", "")], []
 
@@ -264,6 +270,7 @@ def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: 
 
 def test_the_numbers_of_a_guarantee_are_those_that_are_proved(bundle: Path, keys: Keys,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    as_its_system_is(monkeypatch)
     monkeypatch.setattr(acting, "check_guarantee", lambda *_: GuaranteeCheck(
         True, "", 1, "It is at most 3 s.", "It is at most so much.", {"s": 3.0}))
     said = {"statement": "It is at most 3 s.", "about": "It is at most so much.", "at_most": {"s": 3.0}}
@@ -284,6 +291,7 @@ def test_the_numbers_of_a_guarantee_are_those_that_are_proved(bundle: Path, keys
 
 def test_a_guarantee_is_refused_where_the_box_is_narrower_than_what_the_policy_may_be_shown(
         bundle: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_its_system_is(monkeypatch)
     guaranteed(bundle, keys)
     monkeypatch.setattr(acting, "check_guarantee", lambda *_: GuaranteeCheck(True, statement="It holds."))
 
