@@ -168,10 +168,11 @@ class Specification:
     def statement(self) -> str:
         """What a proof of this specification says, as a sentence for reports and certificates."""
         real = f"It is proved for {NETWORK}."
-        if self.rounding:
-            limits = (amount(limit, self.units.get(self.output_names[output], ""))
+        bounded = {output for rule in self.properties for output in rule.outputs} & set(self.rounding)
+        if bounded:  # of another output nobody looks at what execution adds
+            limits = (amount(self.rounding[output], self.units.get(self.output_names[output], ""))
                       + (f" to {self.output_names[output]}" if len(self.output_names) > 1 else "")
-                      for output, limit in sorted(self.rounding.items()))
+                      for output in sorted(bounded))
             real = f"{real[:-1]}; its execution adds at most {', '.join(limits)}, as the checker bounds it."
         orders = [rule for rule in self.properties if isinstance(rule, Monotonicity)]
         plain_box = not (self.choices or self.one_hot or any(rule.when for rule in orders))

@@ -155,10 +155,6 @@ def _file(fields: Mapping[str, Any], inputs: int, outputs: int) -> Specification
     body = {key: value for key, value in fields.items() if key != "tolerance" or not of_each}
     found = _specification(body, features, {}, named, units)
     rounding = _of_outputs(fields.get("rounding", {}), "rounding", named)
-    asked = {named[output] for rule in found.properties for output in rule.outputs}
-    if unasked := [name for name in rounding if name not in asked]:
-        raise FieldError(["rounding", unasked[0]], "expected an output that a property is about, for what execution "
-                                                   f"adds is held against properties, got {unasked[0]!r}")
     found = replace(found, rounding={named.index(name): value for name, value in rounding.items()})
     if not isinstance(amounts, Mapping):
         return found
