@@ -9,7 +9,7 @@ was measured at goes into the evidence, so that the gates can be evaluated once 
 import contextlib
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,6 +179,19 @@ def _refuse_external_data(bundle: Bundle) -> None:
         if name not in bundle.files:
             continue
         model = onnx.load_model_from_string(bundle.files[name])
-        tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute)]
-        if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
-            raise RefusedError(f"{name} must hold its weights, got external data ({bundle.folder})")
+        if model.functions or any(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data
+                                  for tensor in _tensors(model.graph)):
+            raise RefusedError(f"{name} must hold its weights, got external data or functions ({bundle.folder})")
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Of an ONNX graph and of all graphs in its nodes."""
+    yield from graph.initializer
+    for sparse in (*graph.sparse_initializer, *(s for node in graph.node for a in node.attribute
+                                                for s in (a.sparse_tensor, *a.sparse_tensors))):
+        yield from (sparse.values, sparse.indices)
+    for attribute in (a for node in graph.node for a in node.attribute):
+        yield from (attribute.t, *attribute.tensors)
+        for inner in (attribute.g, *attribute.graphs):
+            if inner.node or inner.initializer:
+                yield from _tensors(inner)

@@ -176,6 +176,7 @@ def check_content(bundle: Bundle) -> None:
         "contract's guarantee sha256": (None if loop is None else loop.sha256, None if loop is None else
                                         hashlib.sha256(bundle.files[GUARANTEE_FILE]).hexdigest()),
         "contract's model sha256": (contract.model.sha256, model),
+        "evidence's verdict": (_verdict(bundle.evidence), PROVED),
         "proof's format": (bundle.proof.get("format"), PROOF_FORMAT),
         "proof's model_sha256": (bundle.proof.get("model_sha256"), model),
         "proof's specification_sha256": (bundle.proof.get("specification_sha256"), specification),
@@ -185,6 +186,12 @@ def check_content(bundle: Bundle) -> None:
     for what, (value, required) in expected.items():
         if value != required:
             raise RefusedError(f"{what} must be {required}, got {value} ({where})")
+
+
+def _verdict(evidence: Mapping[str, Any]) -> Any:
+    """What the evidence says; PROVED where it says nothing of it, for the proof does."""
+    verdict = evidence.get("verdict")
+    return verdict.get("status", PROVED) if isinstance(verdict, Mapping) else PROVED
 
 
 def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:

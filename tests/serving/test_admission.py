@@ -4,8 +4,10 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -186,3 +188,30 @@ def test_a_new_key_is_not_made_beside_an_old_ledger(
     configuration.ledger_path.write_text("")
     refused(admit, bundle, "private key: expected one beside the ledger")
     assert not configuration.public_key_path.exists()
+
+
+def test_weights_outside_of_the_file_are_found_in_branches_and_lists_too() -> None:
+    """onnxruntime reads them from whatever folder it runs in."""
+    from onnx import TensorProto, helper
+
+    from serving.admission import _refuse_external_data
+
+    def outside() -> TensorProto:
+        tensor = TensorProto(name="e", data_type=1, dims=[1], data_location=TensorProto.EXTERNAL)
+        tensor.external_data.add(key="location", value="w.bin")
+        return tensor
+
+    def branch(name: str, weight: TensorProto) -> onnx.GraphProto:
+        return helper.make_graph([helper.make_node("Identity", ["e"], [name])], name, [],
+                                 [helper.make_tensor_value_info(name, 1, [1])], [weight])
+
+    inside = onnx.numpy_helper.from_array(np.ones(1, np.float32), "e")
+    for weight, passes in ((inside, True), (outside(), False)):
+        node = helper.make_node("If", ["c"], ["y"], then_branch=branch("a", inside), else_branch=branch("b", weight))
+        model = helper.make_model(helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", 1, [1])]))
+        bundle = SimpleNamespace(files={"encoder.onnx": model.SerializeToString()}, folder="here")
+        if passes:
+            _refuse_external_data(bundle)
+            continue
+        with pytest.raises(RefusedError, match=r"encoder\.onnx must hold its weights, got external data"):
+            _refuse_external_data(bundle)

@@ -383,3 +383,10 @@ def test_beside_a_controller_a_specification_of_a_person_s_form_is_refused_in_on
     _specification.cache_clear()
     with pytest.raises(RefusedError, match=r"specification: expected it as the export of a bundle writes it.*bundle"):
         check_bundle(bundle, keys[1])
+
+
+def test_evidence_of_another_verdict_than_the_proofs_is_refused(bundle: Path, keys: Keys) -> None:
+    edit(bundle / "evidence.json", verdict={"status": "REFUTED"})
+    sign_folder(bundle, keys[0])
+    with pytest.raises(RefusedError, match="evidence's verdict must be PROVED, got REFUTED"):
+        check_bundle(bundle, keys[1])

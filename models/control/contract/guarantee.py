@@ -102,6 +102,12 @@ def executed(specification: Mapping[str, Any], model: bytes) -> list[dict[str, A
     return found
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise Rejected(f"guarantee must say each thing once, got {[name for name, _ in pairs]}")
+    return found
+
+
 def _adds(specification: Mapping[str, Any], model: bytes) -> dict[str, float]:
     """Output -> by how much it may differ as executed."""
     from models.verification.checker.chain import read_chain
@@ -134,7 +140,7 @@ def judged(content: bytes, form: str, keys: Sequence[str],
         statement_of: a document of these keys -> what is guaranteed. Raises Rejected where it is not so.
     """
     try:
-        document = json.loads(content)
+        document = json.loads(content, object_pairs_hook=_once)
         if set(document) != {"format", *keys} or document["format"] != form:
             raise Rejected(f"guarantee must be {form}, got {str(document)[:200]}")
         return GuaranteeCheck(True, statement=statement_of(document))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from models.control.contract.guarantee import narrower
+from models.control.contract.guarantee import judged, narrower
 
 SHOWN = {"rate_pps": (1.0, 16384.0), "queueing_s": (0.25, 64.0), "most_queueing_s": (0.1, 8.0)}
 PRESENT, SETTINGS = {"rate_pps": (4.0, 4000.0)}, {"most_queueing_s": 0.5}
@@ -34,3 +34,8 @@ def test_a_present_value_without_limits_and_what_is_no_setting_may_be_anything_t
     assert "of rate_pps, 1 to 16384" in narrower({"box": BOX}, SHOWN, {}, SETTINGS)
     told = {"box": BOX | {"most_queueing_s": [0.5, 0.5]}}
     assert "of most_queueing_s, 0.1 to 8" in narrower(told, SHOWN, PRESENT, {})
+
+
+def test_a_document_that_says_a_thing_twice_is_refused() -> None:
+    found = judged(b'{"format": "f/1", "a": 1, "a": 2}', "f/1", ("a",), lambda document: "It holds.")
+    assert not found.accepted and "each thing once" in found.reason
