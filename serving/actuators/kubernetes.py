@@ -13,14 +13,15 @@ that says who acts (deployment/found.py). The rights that this takes: deploy/kub
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
 from serving.actuators.actuator import ActuatorError, Applied
 from serving.actuators.deployment.api import CONNECT_S, READ_S, Api, cluster_configuration
-from serving.actuators.deployment.changes import Change, Resize, Scale, carry_out, rehearse
+from serving.actuators.deployment.changes import Change, Resize, Scale, carry_out, rehearse, set_back
 from serving.actuators.deployment.found import ANNOTATION, Found, read_found
 from serving.actuators.deployment.lease import Lease
 from serving.actuators.deployment.limits import (
@@ -57,6 +58,7 @@ class KubernetesDeployment:
         lease_s: whole seconds that the lease lasts without a renewal; more than two steps of the loop.
         held: targets of limits that stay as they are, and must be there all the same for anything to be decided.
         clock: monotonic seconds.
+        gives_back: only `restore` is asked for: the container may have lost its limit, or its name, meanwhile.
 
     Raises:
         InputError: controls or lease are not usable.
@@ -72,6 +74,7 @@ class KubernetesDeployment:
         lease_s: int = LEASE_S,
         held: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
+        gives_back: bool = False,
     ) -> None:
         for control in controls:
             if control not in CONTROLS:
@@ -83,9 +86,13 @@ class KubernetesDeployment:
         self._api, self._deployment, self._container = api, deployment, container
         self._controls, self._limited = frozenset(controls), {*controls, *held} & set(RESOURCE)
         self._lease = Lease(api, _lease_of(deployment), int(lease_s), clock)
-        self._seen: Mapping[str, Any] | None = None  # what the present decision started from
+        self._seen: Mapping[str, Any] | None = None  # what the present decision started from, as it is asked for
+        self._decided: Mapping[str, float] | None = None  # the same as `present` said it
         self._known: Collection[str] | None = None  # uids of pods that were there at the last `apply`
-        self._require_limits(self._read())
+        self._gives_back = gives_back
+        state = self._read(renamed=gives_back)
+        if not gives_back:
+            self._require_limits(state)
         require_sole_owner(api, deployment, self._controls)
 
     @property
@@ -97,9 +104,9 @@ class KubernetesDeployment:
         """See `Actuator`: replicas asked for and ready, and the largest limits of the pods that serve, as they hold;
         new ones, which the next `apply` resizes, are left out.
         """
-        state = self._read()
-        self._seen = state.asked()
-        return self._without_new(state).present()
+        state = self._read(renamed=self._gives_back)
+        self._seen, self._decided = state.asked(), self._without_new(state).present()
+        return self._decided
 
     def acquire(self, holder: str) -> str:
         """See `Actuator`. Raises ActuatorError (refused) too where an HPA or a VPA came to own what this sets."""
@@ -112,6 +119,7 @@ class KubernetesDeployment:
 
     def apply(self, targets: Mapping[str, float]) -> Applied:
         """See `Actuator`. A resize that a node puts off is a note; one that it can never do is refused."""
+        decided, self._decided = self._decided, None
         self._lease.require()
         state = self._read()
         self._require_limits(state)
@@ -120,39 +128,50 @@ class KubernetesDeployment:
         self._known = {pod.uid for pod in older.pods}
         now = older.present()
         wanted = self._checked(targets, now)
-        raised = {name for name in wanted if targets[name] >= now.get(OBSERVED_BY[name], math.inf) * (1.0 - UNCHANGED)}
-        done = self._set(wanted, state, {pod.uid: raised for pod in older.pods})
+        decided = {**now, **(decided or {})}
+        raised = {name for name in wanted
+                  if targets[name] >= decided.get(OBSERVED_BY[name], math.inf) * (1.0 - UNCHANGED)}
+        keeps = {pod.uid: raised | _above(pod, decided) for pod in older.pods}
+        done = self._set(wanted, state, keeps)
         infeasible = [pod for pod in state.pods if pod.resize[0] == _NEVER and not self._differs(pod, wanted)]
         if infeasible and set(wanted) & set(RESOURCE):
             waiting = "; ".join(map(_waits, infeasible))
             raise ActuatorError("refused", f"a node can never give what is asked for: {waiting}", partly=done)
         values = {name: value for name, value in {**targets, **wanted}.items() if name not in RESOURCE or state.pods}
-        return Applied(values, self._notes(state, wanted))
+        return Applied(values, self._notes(state, wanted, decided, older))
 
     def restore(self, *, lowering: bool = True) -> bool:
-        """See `Actuator`. It needs the lease; what somebody else changed since stays, and is raised at the end."""
+        """See `Actuator`. It needs the lease. Each value is set back on its own; what somebody else changed since
+        stays, as does what is refused, and is raised at the end.
+        """
         found = read_found(self._lease.annotation(ANNOTATION))
         if found is None:
             return False
-        state = self._read()
-        changes, left, later = self._back(found, state, lowering) if found.deployment == state.uid else ([], [], [])
-        done = carry_out(rehearse(changes, self._api, self._read), self._api, self._read, self._lease.require)
-        if not later:
+        read = partial(self._read, renamed=True)
+        state = read()
+        back = self._back(found, state, lowering) if found.deployment == state.uid else _Back()
+        done, failed, error = set_back(back.changes, self._api, read, self._lease.require)
+        if not back.later and error is None:
             self._lease.annotate(ANNOTATION, None)
-        if left or later:
-            said = [f"not set back, since {why}: {', '.join(names)}" for why, names in (
-                ("somebody else changed them", left),
-                ("more is set than was found (`assay release` gives it back)", later)) if names]
-            raise ActuatorError("conflict" if left else "refused", "; ".join(said), partly=done)
+        said = [f"not set back, since {why}: {', '.join(names)}" for why, names in (
+            ("somebody else changed them", back.left),
+            ("no limit was found there, and a pod that runs cannot lose one (a new pod has none)", back.unlimited),
+            ("more is set than was found (`assay release` gives it back)", back.later),
+            (f"it failed (`assay release` tries again; of the first: {error})", failed)) if names]
+        if said:
+            kind = error.kind if error is not None else "conflict" if back.left else "refused"
+            raise ActuatorError(kind, "; ".join(said), partly=done) from error
         return found.deployment == state.uid
 
-    def _read(self) -> State:
-        return read_state(self._api, self._deployment, self._container)
+    def _read(self, *, renamed: bool = False) -> State:
+        """renamed: also where the template has no such container any more: older pods have it, replicas need none."""
+        return read_state(self._api, self._deployment, self._container, renamed=renamed)
 
     def _without_new(self, state: State) -> State:
         """Without pods that no `apply` has set yet, which hold the template's limits while another pod has a value that
         was set here. One whose resize failed, or is not done, is still new; of another process' resizes that is known
-        where the pod asks for less than it holds.
+        where the pod asks for less than it holds. Of a rollout only those are new whose template has the limits that
+        were found before: else somebody changed them there, and they count as any that is set by hand.
         """
         found = read_found(self._lease.noted(ANNOTATION))
         if found is None or found.deployment != state.uid:
@@ -162,9 +181,17 @@ class KubernetesDeployment:
             template = amount(state.template["limits"].get(RESOURCE[control]), RESOURCE[control])
             return limit == template or same(limit, template)
 
-        if not any(found.set_here(name, limit := pod.limit(RESOURCE[name])) and not of_template(name, limit)
-                   for pod in state.pods for name in RESOURCE):
+        ours = [(name, pod) for pod in state.pods for name in RESOURCE
+                if found.set_here(name, limit := pod.limit(RESOURCE[name])) and not of_template(name, limit)]
+        if not ours:
             return state
+        as_found = {name for name, pod in ours if pod.uid in found.pods and of_template(
+            name, amount(found.pods[pod.uid]["limits"].get(RESOURCE[name]), RESOURCE[name]))}
+        of_hash = {(name, pod.template) for name, pod in ours}
+
+        def is_new(pod: Pod) -> bool:
+            return all(of_template(name, pod.effective_limit(RESOURCE[name])) for name in RESOURCE) and all(
+                name in as_found or (name, pod.template) in of_hash for name, _ in ours)
 
         def waits(control: str, pod: Pod) -> bool:
             asks, holds = pod.limit(RESOURCE[control]), pod.effective_limit(RESOURCE[control])
@@ -175,8 +202,7 @@ class KubernetesDeployment:
         if known is None:
             known = {pod.uid for pod in state.pods
                      if pod.uid in found.pods and not any(waits(name, pod) for name in RESOURCE)}
-        return replace(state, pods=tuple(pod for pod in state.pods if pod.uid in known or not all(
-            of_template(name, pod.effective_limit(RESOURCE[name])) for name in RESOURCE)))
+        return replace(state, pods=tuple(pod for pod in state.pods if pod.uid in known or not is_new(pod)))
 
     def _require_unchanged(self, state: State) -> None:
         """What was raised by hand while it was decided is not undone by who has not seen it."""
@@ -217,22 +243,24 @@ class KubernetesDeployment:
                                                f"({present.get(OBSERVED_BY[name], 'no limit')}), got {value}")
         return wanted
 
-    def _differs(self, pod: Pod, wanted: Mapping[str, float], raised: Collection[str] = ()) -> list[str]:
-        """The controls in which a pod asks for something else. raised: those of which no pod is to have less."""
-        keeps = raised if pod.resize[0] != _NEVER else ()  # what no node gives is nothing that could be taken away
-        return [name for name in RESOURCE if name in wanted and not same(now := pod.limit(RESOURCE[name]), wanted[name])
-                and not (name in keeps and now is not None and now > wanted[name])]
+    def _differs(self, pod: Pod, wanted: Mapping[str, float], keeps: Collection[str] = ()) -> list[str]:
+        """The controls in which a pod asks for something else; none that it has no limit of, since a limit that is set
+        cannot be removed. keeps: those of which it is to have no less.
+        """
+        keeps = keeps if pod.resize[0] != _NEVER else ()  # what no node gives is nothing that could be taken away
+        return [name for name in RESOURCE if name in wanted and (now := pod.limit(RESOURCE[name])) is not None
+                and not same(now, wanted[name]) and not (name in keeps and now > wanted[name])]
 
-    def _set(self, wanted: Mapping[str, float], state: State, raised: Mapping[str, Collection[str]]
+    def _set(self, wanted: Mapping[str, float], state: State, keeps: Mapping[str, Collection[str]]
              ) -> Mapping[str, float]:
         """What of it was not so yet; control -> value. A decision that takes nothing from what holds takes nothing from
         what is asked for either: more than holds may have been asked for, and the node be late.
 
         Args:
-            raised: uid of a pod -> controls that are to be no less than what it asks for; none of a new pod, for nobody
+            keeps: uid of a pod -> controls that are to be no less than what it asks for; none of a new pod, for nobody
                 asked for what its template has.
         """
-        differs = {pod.uid: self._differs(pod, wanted, raised.get(pod.uid, ())) for pod in state.pods}
+        differs = {pod.uid: self._differs(pod, wanted, keeps.get(pod.uid, ())) for pod in state.pods}
         resized = [pod for pod in state.pods if differs[pod.uid]]
         scaled = "target_replicas" in wanted and wanted["target_replicas"] != state.replicas
         if not resized and not scaled:
@@ -240,7 +268,7 @@ class KubernetesDeployment:
         found = read_found(self._lease.annotation(ANNOTATION))
         if found is None or found.deployment != state.uid:
             found = Found(state.uid)
-        found = self._remembered(found.with_pods(state.pods, resized), wanted, state, scaled)
+        found = self._remembered(found.with_pods((*state.pods, *state.others), resized), wanted, state, scaled)
         changes: list[Change] = [self._resize(pod, wanted, found, differs[pod.uid]) for pod in resized]
         if scaled:
             replicas = int(wanted["target_replicas"])
@@ -252,7 +280,7 @@ class KubernetesDeployment:
     def _remembered(self, found: Found, wanted: Mapping[str, float], state: State, scaled: bool) -> Found:
         for name, value in wanted.items():
             if name in RESOURCE:
-                found = found.before(name, value, [pod.limit(RESOURCE[name]) for pod in state.pods])
+                found = found.before(name, value, [pod.limit(RESOURCE[name]) for pod in (*state.pods, *state.others)])
             elif scaled:
                 replicas = state.replicas if found.replicas is None else found.replicas
                 found = replace(found, replicas=replicas).before(name, value, [state.replicas])
@@ -265,44 +293,67 @@ class KubernetesDeployment:
                     if (text := request_quantity(limit, before, name)) is not None}
         return Resize(pod, self._container, limits, requests)
 
-    def _back(self, found: Found, state: State, lowering: bool) -> tuple[list[Change], list[str], list[str]]:
-        """The changes to what was found, what somebody else changed since, and what stays, as it would be lowered."""
-        changes: list[Change] = []
-        left, later = [], []
+    def _back(self, found: Found, state: State, lowering: bool) -> "_Back":
+        back = _Back()
         for pod in state.pods:
             before, limits = found.pods.get(pod.uid), {}
             for control, resource in RESOURCE.items():
                 if before is None or control not in found.values:
                     continue
-                now = pod.limit(resource)
-                if same(now, amount(before["limits"].get(resource), resource)):
+                now, old = pod.limit(resource), amount(before["limits"].get(resource), resource)
+                if now == old or same(now, old):
                     continue
                 name = f"{resource} of pod {pod.name}"
                 if not found.set_here(control, now):
-                    left.append(name)
-                elif not lowering and (amount(before["limits"].get(resource), resource) or math.inf) < (now or 0.0):
-                    later.append(name)
+                    back.left.append(name)
+                elif old is None:
+                    back.unlimited.append(name)
+                elif not lowering and old < (now or 0.0):
+                    back.later.append(name)
                 else:
                     limits[resource] = before["limits"][resource]
             if limits and before is not None:
                 requests = {name: before["requests"][name] for name in limits if name in before["requests"]}
-                changes.append(Resize(pod, self._container, limits, requests))
+                back.changes.append(Resize(pod, self._container, limits, requests))
         if found.replicas is not None and found.replicas != state.replicas:
             if not found.set_here("target_replicas", state.replicas):
-                left.append("replicas")
+                back.left.append("replicas")
             elif not lowering and found.replicas < state.replicas:
-                later.append("replicas")
+                back.later.append("replicas")
             else:
-                changes.append(Scale(self._deployment, state.replicas, found.replicas, state.resource_version))
-        return changes, left, later
+                back.changes.append(Scale(self._deployment, state.replicas, found.replicas, state.resource_version))
+        return back
 
-    def _notes(self, state: State, wanted: Mapping[str, float]) -> tuple[str, ...]:
+    def _notes(self, state: State, wanted: Mapping[str, float], decided: Mapping[str, float], older: State
+               ) -> tuple[str, ...]:
         limited = [RESOURCE[name] for name in wanted if name in RESOURCE]
         waiting = [_waits(pod) for pod in state.pods if pod.resize[0] and not self._differs(pod, wanted)]
         restarted = [f"the container's resizePolicy restarts it where its {name} changes" for name in limited
                      if name in state.restarts and any(self._differs(pod, wanted) for pod in state.pods)]
         idle = ["no pod runs whose limits could be set"] if limited and not state.pods else []
-        return (*state.unequal(), *waiting, *restarted, *idle)
+        unlimited = [f"pod {pod.name} has no {name} limit, and is given none" for pod in state.pods for name in limited
+                     if pod.limit(name) is None]
+        above = [f"pod {pod.name} keeps its {RESOURCE[name]} limit of {pod.asked['limits'][RESOURCE[name]]}, which is "
+                 "above what counted as present" for pod in older.pods for name in sorted(_above(pod, decided))
+                 if name in self._differs(pod, wanted) and name not in self._differs(pod, wanted, (name,))]
+        return (*state.unequal(), *waiting, *restarted, *idle, *unlimited, *above)
+
+
+@dataclass
+class _Back:
+    """What is to be done, and not, to set back what was found.
+
+    Attributes:
+        changes: to what was found.
+        left: what somebody else changed since.
+        later: what stays, as it would be lowered.
+        unlimited: limits that were set where none was found.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    later: list[str] = field(default_factory=list)
+    unlimited: list[str] = field(default_factory=list)
 
 
 class WatchedDeployment:
@@ -328,6 +379,14 @@ class WatchedDeployment:
 
 def _lease_of(deployment: str) -> str:
     return f"assay-{deployment}"
+
+
+def _above(pod: Pod, decided: Mapping[str, float]) -> set[str]:
+    """The controls of which a pod holds more than what was decided on: it did not serve, or was not there yet. A step
+    that is a small share of that value may be a large one of the pod's, so that it takes nothing from it.
+    """
+    return {name for name, resource in RESOURCE.items() if (holds := pod.effective_limit(resource)) is not None
+            and holds > decided.get(OBSERVED_BY[name], math.inf) * (1.0 + UNCHANGED)}
 
 
 def _waits(pod: Pod) -> str:
@@ -362,7 +421,7 @@ def _make(target: KubernetesTarget, contract: Contract | None, held: Collection[
     require_held(contract, held, target.controls, "kubernetes")
     controls = tuple(name for name in target.controls if name not in held) or target.controls  # all held: all stay
     return KubernetesDeployment(_api(target), target.deployment, target.container, controls, target.lease_s,
-                                held if contract is not None else ())
+                                held if contract is not None else (), gives_back=contract is None)
 
 
 def _watch(target: KubernetesTarget, contract: Contract, held: Collection[str], server: Server) -> WatchedDeployment:

@@ -2,14 +2,15 @@
 
 Each patch carries the resourceVersion that was read, so that nobody's change is overwritten unseen. After a conflict
 the state is read again: where what a change sets is still as it was before, others changed something else (a status
-counts) and it is tried again; where it is not, somebody else sets it too, and it stops.
+counts) and it is tried again; where it is not, somebody else sets it too, and it stops. What is set back is tried each
+on its own instead, without a rehearsal: one that is refused keeps none of the others from what was found.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from serving.actuators.actuator import ActuatorError
-from serving.actuators.deployment.api import DEPLOYMENTS, PODS, Api, Json
+from serving.actuators.deployment.api import DEPLOYMENTS, PODS, Api, ApiError, Json
 from serving.actuators.deployment.limits import RESOURCE, Pod, amount
 from serving.actuators.deployment.state import State
 
@@ -41,6 +42,14 @@ class Scale:
                                             f"{self.before} when they were read, {state.replicas} now")
         return replace(self, resource_version=state.resource_version)
 
+    def names(self) -> list[str]:
+        """What it sets, as a message says it."""
+        return ["replicas"]
+
+    def parts(self) -> "list[Scale]":
+        """It has none."""
+        return [self]
+
 
 @dataclass(frozen=True)
 class Resize:
@@ -66,10 +75,24 @@ class Resize:
     def again(self, state: State) -> "Resize | None":
         """The same change of what stands now; None where the pod does not run any more."""
         now = next((pod for pod in state.pods if pod.uid == self.pod.uid), None)
-        if now is not None and now.asked != self.pod.asked:
+        if now is not None and self._asked(now) != self._asked(self.pod):
             raise ActuatorError("conflict", f"somebody else set the resources of pod {now.name} at the same time: "
                                             f"{self.pod.asked} when they were read, {now.asked} now")
         return None if now is None else replace(self, pod=now)
+
+    def names(self) -> list[str]:
+        """What it sets, as a message says it."""
+        return [f"{resource} of pod {self.pod.name}" for resource in self.limits]
+
+    def parts(self) -> list["Resize"]:
+        """The same as one change of each resource."""
+        return [replace(self, limits={resource: limit},
+                        requests={name: text for name, text in self.requests.items() if name == resource})
+                for resource, limit in self.limits.items()]
+
+    def _asked(self, pod: Pod) -> Mapping[str, Mapping[str, str]]:
+        """Of the resources that this sets."""
+        return {key: {name: text for name, text in of.items() if name in self.limits} for key, of in pod.asked.items()}
 
 
 Change = Scale | Resize
@@ -102,6 +125,41 @@ def carry_out(
             count = f"{index} of {len(changes)} changes were carried out before"
             raise ActuatorError(error.kind, f"{error} ({count})", done) from error
     return done
+
+
+def set_back(
+    changes: Sequence[Change], api: Api, read: Callable[[], State], still_ours: Callable[[], None]
+) -> tuple[Mapping[str, float], list[str], ActuatorError | None]:
+    """Each on its own, whatever becomes of the others, and each resource on its own where both are refused together.
+
+    Nothing more is sent once the lease is lost, nobody answers in time, or the server asks for later: those that follow
+    would only wait.
+
+    Returns:
+        Control -> value that was set; the names of what was not, and what was said of the first of them.
+    """
+    done: dict[str, float] = {}
+    failed: list[str] = []
+    first: ActuatorError | None = None
+    waiting, stopped = list(changes), False
+    while waiting:
+        change = waiting.pop(0)
+        try:
+            if not stopped:
+                stopped = True
+                still_ours()
+                stopped = False
+                if _send(change, api, read, dry_run=False) is not None:
+                    done |= change.values()
+                continue
+        except ActuatorError as error:
+            stopped = stopped or error.kind == "throttled" or (isinstance(error, ApiError) and error.status == 0)
+            if error.kind == "refused" and len(change.parts()) > 1:
+                waiting = [*change.parts(), *waiting]
+                continue
+            first = first or error
+        failed += change.names()
+    return done, failed, first
 
 
 def _send(change: Change, api: Api, read: Callable[[], State], dry_run: bool) -> Change | None:

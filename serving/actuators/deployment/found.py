@@ -39,10 +39,10 @@ class Found:
         return replace(self, values={**self.values, control: (*kept, value)})
 
     def with_pods(self, pods: Iterable[Pod], resized: Iterable[Pod]) -> "Found":
-        """With what `resized` ask for, each noted once; of `pods`, those that run, alone."""
-        running = {pod.uid for pod in pods}
+        """With what `resized` ask for, each noted once; of `pods`, those that are there, alone."""
+        there = {pod.uid for pod in pods}
         new = {pod.uid: pod.asked for pod in resized}
-        return replace(self, pods={**new, **{uid: asked for uid, asked in self.pods.items() if uid in running}})
+        return replace(self, pods={**new, **{uid: asked for uid, asked in self.pods.items() if uid in there}})
 
     def set_here(self, control: str, value: float | None) -> bool:
         """Whether a value that stands is one that the actuator set."""

@@ -35,7 +35,7 @@ class Lease:
         self._api, self._duration_s, self._clock = api, duration_s, clock
         self._seen: tuple[Json, float] | None = None  # the record of another, and when it was first seen
         self._holder, self._valid_until = "", float("-inf")
-        self._written: Json | None = None  # the object as this process last wrote it
+        self._written: Json | None = None  # the object as this process last wrote it; None once another had it
 
     def require(self) -> None:
         """Raises ActuatorError where this process does not have the lease, or has not renewed it in time."""
@@ -47,7 +47,9 @@ class Lease:
                                             f"{self._duration_s} s; nothing more is set until it is acquired again")
 
     def acquire(self, holder: str) -> str:
-        """Takes or renews it: "" where `holder` has it, else who does. See `Actuator.acquire`."""
+        """Takes or renews it: "" where `holder` has it, else who does. See `Actuator.acquire`. Where the object was
+        deleted since this holder wrote it, it is made again with what was noted in it.
+        """
         for _ in range(TRIES):
             started = self._clock()
             found = self._read()
@@ -55,6 +57,7 @@ class Lease:
             other = spec.get("holderIdentity") or ""
             if other not in ("", holder) and self._valid(spec, started):
                 self._forget(holder)
+                self._written = None
                 return str(other)
             try:
                 if found is None:
@@ -72,6 +75,7 @@ class Lease:
     def release(self, holder: str) -> None:
         """Gives it back where `holder` has it; the annotations stay. Without an answer it runs out by itself."""
         self._forget(holder)
+        self._written = None
         for _ in range(TRIES):
             found = self._read()
             if found is None or (found.get("spec") or {}).get("holderIdentity") != holder:
@@ -108,6 +112,7 @@ class Lease:
             if (other := (found.get("spec") or {}).get("holderIdentity")) != self._holder:
                 holder = self._holder
                 self._forget(holder)
+                self._written = None if other else self._written
                 raise ActuatorError("conflict", f"the lease {self.name} is held by {other or 'nobody'}, no longer by "
                                                 f"{holder}; nothing is set")
             renewed = self._taken(found, self._holder)
@@ -142,8 +147,11 @@ class Lease:
             self._holder, self._valid_until = "", float("-inf")
 
     def _object(self, holder: str) -> Json:
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": {"name": self.name, "namespace": self._api.namespace},
+        metadata: Json = {"name": self.name, "namespace": self._api.namespace}
+        written = self._written or {}
+        if (written.get("spec") or {}).get("holderIdentity") == holder and written["metadata"].get("annotations"):
+            metadata["annotations"] = dict(written["metadata"]["annotations"])
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
                 "spec": self._spec(holder, _now(), 0)}
 
     def _taken(self, found: Json, holder: str) -> Json:

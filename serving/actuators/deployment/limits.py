@@ -27,12 +27,13 @@ Resources = Mapping[str, Mapping[str, str]]  # {"limits": {"cpu": quantity, ...}
 
 @dataclass(frozen=True)
 class Pod:
-    """A running pod, as it was read.
+    """A pod, as it was read.
 
     Attributes:
         asked: resources that its specification asks for, of the one container.
         given: limits that its node reports; empty where it does not say.
         resize: reason and message of a resize that is not done; ("", "") where there is none.
+        template: the hash of the template that it was made from.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Pod:
     asked: Resources
     given: Mapping[str, str]
     resize: tuple[str, str]
+    template: str = ""
 
     def limit(self, resource: str) -> float | None:
         """What is asked for, as an amount; None where there is no limit."""
@@ -114,28 +116,33 @@ def container_resources(specification: Json, container: str) -> Resources | None
     return None
 
 
-def running_pods(items: Iterable[Json], deployment: str, container: str) -> list[Pod]:
-    """The pods of the Deployment that run and are not being stopped, by name.
+def pods_of(items: Iterable[Json], deployment: str, container: str) -> tuple[list[Pod], list[Pod]]:
+    """The pods of the Deployment that run and are not being stopped, by name; and the others that have not ended, such
+    as those of a node that is not heard of (Unknown).
 
     A selector finds pods of others as well: one belongs to it where the ReplicaSet that owns it is called as the
     Deployment, with the pod's template hash.
     """
-    pods = []
+    running: list[Pod] = []
+    others: list[Pod] = []
     for item in items:
         metadata, status = item.get("metadata") or {}, item.get("status") or {}
         resources = container_resources(item.get("spec") or {}, container)
-        owner = f"{deployment}-{(metadata.get('labels') or {}).get('pod-template-hash')}"
+        template = str((metadata.get("labels") or {}).get("pod-template-hash"))
+        owner = f"{deployment}-{template}"
         owned = any(reference.get("controller") and reference.get("kind") == "ReplicaSet"
                     and reference.get("name") == owner for reference in metadata.get("ownerReferences") or [])
-        stopping = bool(metadata.get("deletionTimestamp"))
-        if resources is None or not owned or stopping or status.get("phase") != "Running":
+        stopping, phase = bool(metadata.get("deletionTimestamp")), status.get("phase")
+        if resources is None or not owned or phase in ("Succeeded", "Failed"):
             continue
         conditions = {entry.get("type"): entry for entry in status.get("conditions") or []}
         given = next((entry.get("resources") for entry in status.get("containerStatuses") or []
                       if entry.get("name") == container), None)
+        pods = running if phase == "Running" and not stopping else others
         pods.append(Pod(metadata["name"], metadata["uid"], metadata["resourceVersion"],
-                        _true(conditions.get("Ready")), resources, _resources(given)["limits"], _resize(conditions)))
-    return sorted(pods, key=lambda pod: pod.name)
+                        _true(conditions.get("Ready")), resources, _resources(given)["limits"], _resize(conditions),
+                        template))
+    return sorted(running, key=lambda pod: pod.name), others
 
 
 def _resize(conditions: Mapping[Any, Json]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from serving.actuators.deployment.limits import (
     Resources,
     amount,
     container_resources,
-    running_pods,
+    pods_of,
     same,
 )
 
@@ -30,6 +30,7 @@ class State:
         template: resources of the container in a new pod.
         restarts: resources whose change restarts the container (resizePolicy).
         pods: that run.
+        others: that do not, and may do so again.
     """
 
     uid: str
@@ -39,6 +40,7 @@ class State:
     template: Resources
     restarts: tuple[str, ...]
     pods: tuple[Pod, ...]
+    others: tuple[Pod, ...] = ()
 
     def limits(self, resource: str) -> list[float]:
         """What holds, of each pod that serves; where none does of those that run, where none runs of the template."""
@@ -63,8 +65,14 @@ class State:
         return [f"pods differ in {signal}: {low:g} to {high:g}" for signal, low, high in spans if not same(low, high)]
 
 
-def read_state(api: Api, deployment: str, container: str) -> State:
+def read_state(api: Api, deployment: str, container: str, *, renamed: bool = False) -> State:
     """Two requests: the Deployment, then its pods.
+
+    Args:
+        api: where it is.
+        deployment: its name.
+        container: of the pods whose limits are read.
+        renamed: the template may have no such container any more; older pods may.
 
     Raises:
         ActuatorError: it cannot be read, or has no such container.
@@ -73,15 +81,18 @@ def read_state(api: Api, deployment: str, container: str) -> State:
     spec, status, metadata = found.get("spec") or {}, found.get("status") or {}, found.get("metadata") or {}
     pod_specification = (spec.get("template") or {}).get("spec") or {}
     template = container_resources(pod_specification, container)
+    if template is None and renamed:
+        template = {"limits": {}, "requests": {}}
     if template is None:
         names = ", ".join(str(item.get("name")) for item in pod_specification.get("containers") or [])
         raise ActuatorError("gone", f"the container must be one of the Deployment {deployment} ({names}), "
                                     f"got {container}")
     items = api.call("list", PODS, selector=_selector(spec.get("selector") or {})).get("items", [])
+    running, others = pods_of(items, deployment, container)
     return State(
         str(metadata.get("uid")), str(metadata.get("resourceVersion")), int(spec.get("replicas", 1)),
         int(status.get("readyReplicas") or 0), template, _restarts(pod_specification, container),
-        tuple(running_pods(items, deployment, container)),
+        tuple(running), tuple(others),
     )
 
 

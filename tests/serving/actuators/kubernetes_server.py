@@ -15,6 +15,7 @@ pkg/endpoints/handlers, kubernetes pkg/apis/core/validation (ValidatePodResize).
   GET             /apis/autoscaling.k8s.io/v1/namespaces/{ns}/verticalpodautoscalers, where it is installed
 """
 
+import hashlib
 import json
 import re
 import threading
@@ -76,6 +77,7 @@ class Cluster:
         before: pairs of a pattern and what others do just before the first such request is handled.
         node: what a pod's node does with a resize.
         vertical: whether the custom resource of the VPA is installed.
+        memory_lowered: whether a memory limit may be decreased in place; Kubernetes 1.33 refuses it.
     """
 
     objects: dict[tuple[str, str], Json] = field(default_factory=dict)
@@ -87,6 +89,7 @@ class Cluster:
     node: Callable[[Json], None] = field(default=lambda pod: actuate(pod))
     vertical: bool = False
     resize_served: bool = True
+    memory_lowered: bool = True
     version: int = 100
     lock: Any = field(default_factory=threading.RLock)
 
@@ -174,10 +177,12 @@ def new_cluster(replicas: int = 3, resources: Json | None = None) -> Cluster:
 def new_pod(number: int, deployment: Json) -> Json:
     """As the Deployment's ReplicaSet makes it, running and ready."""
     template = deepcopy(deployment["spec"]["template"])
+    template_hash = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
     pod = {"apiVersion": "v1", "kind": "Pod",
-           "metadata": {"name": f"web-6d4cf56db6-{number:04}",
-                        "labels": {**template["metadata"]["labels"], "pod-template-hash": "6d4cf56db6"},
-                        "ownerReferences": [{"kind": "ReplicaSet", "name": "web-6d4cf56db6", "controller": True}]},
+           "metadata": {"name": f"web-{template_hash}-{number:04}",
+                        "labels": {**template["metadata"]["labels"], "pod-template-hash": template_hash},
+                        "ownerReferences": [{"kind": "ReplicaSet", "name": f"web-{template_hash}",
+                                             "controller": True}]},
            "spec": template["spec"],
            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     actuate(pod)
@@ -363,6 +368,11 @@ def _resize(cluster: Cluster, now: Json, body: Json, dry_run: bool) -> Json:
         container = next((item for item in now["spec"]["containers"] if item["name"] == patch["name"]), None)
         if container is None:
             raise _invalid(name, "spec: Forbidden: containers may not be added or removed on resize")
+        memory = patch["resources"].get("limits", {}).get("memory")
+        if memory and not cluster.memory_lowered and number(memory) < number(
+                container["resources"]["limits"]["memory"]):
+            raise _invalid(name, "spec.containers[0].resources.limits: Forbidden: memory limits cannot be decreased "
+                                 "unless resizePolicy is RestartContainer")
         for key, quantities in patch["resources"].items():
             kept = container["resources"].get(key, {})
             container["resources"][key] = kept | {what: canonical(text) for what, text in quantities.items()}

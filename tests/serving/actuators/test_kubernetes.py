@@ -1,5 +1,6 @@
 """What the Kubernetes actuator reads and sets, over real HTTP to a server that is no cluster (kubernetes_server.py)."""
 
+import json
 import subprocess
 import sys
 
@@ -143,6 +144,101 @@ def test_pods_that_are_all_new_have_the_limits_of_the_template() -> None:
             del cluster.objects["pods", pod["metadata"]["name"]]
         cluster.scale_to(2)
         assert target.present()["cpu_limit_cores"] == 4.0
+
+
+def changed_template(cluster, change) -> None:
+    """What `kubectl apply` does to the container of the template; the pods of the rollout follow by `start`."""
+    cluster.edit("deployments", DEPLOYMENT, lambda item: change(item["spec"]["template"]["spec"]["containers"][0]))
+
+
+def start(cluster, number: int, ready: bool = True) -> str:
+    """A pod of the present template; its name."""
+    pod = new_pod(number, cluster.objects["deployments", DEPLOYMENT])
+    pod["status"]["conditions"][0]["status"] = str(ready)
+    return cluster.store("pods", pod)["metadata"]["name"]
+
+
+def limits_of(cluster, name: str) -> dict:
+    return cluster.objects["pods", name]["spec"]["containers"][0]["resources"]["limits"]
+
+
+SHARED = {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "500m", "memory": "256Mi"}}
+
+
+@pytest.mark.parametrize("unready_first", [False, True])
+@pytest.mark.parametrize("after_present", [False, True])
+def test_a_limit_that_is_raised_through_the_template_is_not_taken_away(unready_first: bool, after_present: bool
+                                                                        ) -> None:
+    """From 1 to 4 cores, one pod after the other, while the target is what is present, and memory is raised as well."""
+    cluster = new_cluster(2, SHARED)
+    old = [pod["metadata"]["name"] for pod in cluster.pods()]
+    with acting(cluster) as target:
+        target.apply({"target_replicas": 2.0, "target_cpu_limit_cores": 1.5})
+        changed_template(cluster, lambda container: container["resources"]["limits"].update(cpu="4"))
+        for number in (9001, 9002, 9003):
+            name = "" if after_present else start(cluster, number, not unready_first)
+            present = target.present()
+            name = name or start(cluster, number, not unready_first)
+            target.apply({"target_replicas": 2.0, "target_cpu_limit_cores": present["cpu_limit_cores"],
+                          "target_memory_limit_mib": 600.0})
+            assert limits_of(cluster, name) == {"cpu": "4", "memory": "600Mi"}
+            cluster.edit("pods", name, lambda pod: pod["status"]["conditions"][0].update(status="True"))
+            assert target.present()["cpu_limit_cores"] == 4.0
+            if old:
+                del cluster.objects["pods", old.pop()]
+        target.present()
+        target.apply({"target_cpu_limit_cores": 3.8})
+        assert set(cores_of(cluster)) == {"3800m"}
+        start(cluster, 9004)
+        assert target.present()["cpu_limit_cores"] == 3.8  # a pod of a scale-up is new again
+
+
+def test_a_rollout_that_leaves_the_limits_of_the_template_alone_does_not_lift_all_to_them() -> None:
+    cluster = new_cluster(2, LARGE)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 0.5})
+        changed_template(cluster, lambda container: container.update(image="web:2"))
+        name = start(cluster, 9001)
+        assert target.present()["cpu_limit_cores"] == 0.5
+        target.apply({"target_cpu_limit_cores": 0.5})
+    assert limits_of(cluster, name)["cpu"] == "500m"
+
+
+@pytest.mark.parametrize("target_cores", [1.4, 1.5, 2.0])
+def test_a_pod_that_does_not_serve_loses_no_more_than_the_share_of_a_step(target_cores: float) -> None:
+    """Overloaded, it was given 4 cores by hand; from 1.5, which is present, to 1.4 is a step that a rate allows."""
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.5})
+        def raise_it(pod: dict) -> None:
+            for resources in (pod["spec"]["containers"][0], pod["status"]["containerStatuses"][0]):
+                resources["resources"]["limits"]["cpu"] = "4"
+            pod["status"]["conditions"][0]["status"] = "False"
+        name = cluster.pods()[0]["metadata"]["name"]
+        cluster.edit("pods", name, raise_it)
+        assert target.present()["cpu_limit_cores"] == 1.5
+        notes = target.apply({"target_cpu_limit_cores": target_cores}).notes
+        assert notes == (f"pod {name} keeps its cpu limit of 4, which is above what counted as present",)
+        assert cores_of(cluster) == ["4", f"{1000 * target_cores:.0f}m" if target_cores < 2 else "2"]
+
+
+def test_a_pod_without_a_limit_is_given_none() -> None:
+    """The operator takes it out of the template; the pod of the rollout does not serve yet."""
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.2, "target_memory_limit_mib": 600.0})
+        changed_template(cluster, lambda container: container["resources"]["limits"].pop("cpu"))
+        name = start(cluster, 9001, ready=False)
+        target.present()
+        notes = target.apply({"target_cpu_limit_cores": 1.1, "target_memory_limit_mib": 600.0}).notes
+        assert f"pod {name} has no cpu limit, and is given none" in notes
+        assert limits_of(cluster, name) == {"memory": "600Mi"}
+        assert target.restore() is True
+        assert limits_of(cluster, name) == {"memory": "512Mi"} and sorted(cores_of_all(cluster)) == ["", "1", "1"]
+
+
+def cores_of_all(cluster) -> list[str]:
+    return [cluster.resources(index)["limits"].get("cpu", "") for index in range(len(cluster.pods()))]
 
 
 def test_what_is_so_already_is_not_written_again() -> None:
@@ -519,6 +615,77 @@ def test_restore_leaves_what_somebody_else_changed_and_says_so() -> None:
         assert conflict.value.kind == "conflict" and conflict.value.partly == {"target_cpu_limit_cores": 1.0}
         assert cluster.replicas == 5 and cluster.resources()["limits"]["cpu"] == "1"
         target.restore()
+
+
+@pytest.mark.parametrize("lowering", [True, False])
+def test_a_limit_that_was_set_where_none_was_found_is_named_and_the_rest_restored(lowering: bool) -> None:
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 0.8})
+        def found_none(item: dict) -> None:
+            found = json.loads(item["metadata"]["annotations"][ANNOTATION])
+            del found["pods"][cluster.pods()[0]["metadata"]["uid"]]["limits"]["cpu"]
+            item["metadata"]["annotations"][ANNOTATION] = json.dumps(found)
+        cluster.edit("leases", "assay-web", found_none)
+        name = cluster.pods()[0]["metadata"]["name"]
+        with pytest.raises(ActuatorError, match=f"a pod that runs cannot lose one .*: cpu of pod {name}$") as refused:
+            target.restore(lowering=lowering)
+        assert (refused.value.kind, refused.value.partly) == ("refused", {"target_cpu_limit_cores": 1.0})
+        assert cores_of(cluster) == ["800m", "1"] and target.restore() is False  # nothing could be done later
+
+
+def test_a_change_that_is_refused_keeps_no_other_from_being_restored() -> None:
+    """Kubernetes 1.33 does not lower memory in place; of one pod of two, that of the other was lowered by us."""
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_replicas": 4.0, "target_cpu_limit_cores": 1.5, "target_memory_limit_mib": 600.0})
+        cluster.memory_lowered = False
+        names = [f"memory of pod {pod['metadata']['name']}" for pod in cluster.pods()[:2]]
+        for partly in ({"target_cpu_limit_cores": 1.0, "target_replicas": 2.0}, {}):
+            with pytest.raises(ActuatorError, match="memory limits cannot be decreased") as refused:
+                target.restore()
+            assert (refused.value.kind, refused.value.partly) == ("refused", partly)
+            assert str(refused.value).endswith(f": {', '.join(names)}")
+            assert cluster.replicas == 2 and cores_of(cluster) == ["1", "1"]
+        cluster.memory_lowered = True
+        assert target.restore() is True
+    assert [cluster.resources(index) for index in range(2)] == [SHARED] * 2
+
+
+def test_a_container_that_was_renamed_keeps_nothing_from_being_restored() -> None:
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_replicas": 4.0, "target_cpu_limit_cores": 1.5})
+        changed_template(cluster, lambda container: container.update(name="web2"))
+        assert target.restore() is True
+    assert cluster.replicas == 2 and cores_of(cluster) == ["1", "1"]
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_what_was_found_is_kept_where_somebody_deletes_the_lease(noticed: bool) -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.5})
+        del cluster.objects["leases", "assay-web"]
+        if noticed:
+            with pytest.raises(ActuatorError, match="held by nobody"):
+                target.apply({"target_cpu_limit_cores": 1.6})
+        assert target.acquire(ME) == ""
+        target.apply({"target_cpu_limit_cores": 1.7})
+        assert target.restore() is True
+    assert cores_of(cluster) == ["1", "1"]
+
+
+def test_what_was_found_of_a_pod_that_does_not_run_for_a_while_is_kept() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.5})
+        name = cluster.pods()[0]["metadata"]["name"]
+        cluster.edit("pods", name, lambda pod: pod["status"].update(phase="Unknown"))
+        target.apply({"target_cpu_limit_cores": 1.6})
+        cluster.edit("pods", name, lambda pod: pod["status"].update(phase="Running"))
+        target.restore()
+    assert cores_of(cluster) == ["1", "1"]
 
 
 def test_another_deployment_of_the_same_name_has_nothing_to_be_restored() -> None:

@@ -10,7 +10,7 @@ from serving.actuators.actuator import ActuatorError
 from serving.actuators.deployment.api import PODS, Api, cluster_configuration, kubernetes_client
 from serving.actuators.kubernetes import KubernetesDeployment
 from tests.serving.actuators.kubernetes_server import DEPLOYMENT, Cluster, Fault, new_cluster, serve
-from tests.serving.actuators.kubernetes_target import ME, acting, actuator, api
+from tests.serving.actuators.kubernetes_target import ME, Clock, acting, actuator, api
 
 TARGETS = {"target_replicas": 4.0, "target_cpu_limit_cores": 2.0}
 QUOTA = 'pods "web-1" is forbidden: exceeded quota: team, requested: limits.cpu=1, limited: limits.cpu=3'
@@ -179,6 +179,33 @@ def test_what_was_half_applied_is_restored() -> None:
             target.apply({"target_cpu_limit_cores": 3.0})
         target.restore()
     assert [cluster.resources(index)["limits"]["cpu"] for index in range(3)] == ["1", "1", "1"]
+
+
+@pytest.mark.parametrize(("fault", "sent"), [
+    (Fault("resize.*assay$", 500, "node is gone", times=1), 4), (Fault("resize.*assay$", cut=True, times=1), 1),
+    (Fault("resize.*assay$", 429, "later", times=1), 1)])
+def test_a_restore_goes_on_after_a_failure_but_where_the_rest_would_only_wait(fault: Fault, sent: int) -> None:
+    cluster = new_cluster(3)
+    with acting(cluster) as target:
+        target.apply(TARGETS)
+        before = len(cluster.writes())
+        cluster.faults.append(fault)
+        with pytest.raises(ActuatorError, match="`assay release` tries again"):
+            target.restore()
+        assert len(cluster.writes()) - before == sent
+        target.restore()
+    assert cluster.replicas == 3 and [cluster.resources(index)["limits"]["cpu"] for index in range(3)] == ["1"] * 3
+
+
+def test_a_restore_that_loses_the_lease_sends_nothing_more() -> None:
+    cluster, clock = new_cluster(3), Clock()
+    with acting(cluster, clock=clock) as target:
+        target.apply(TARGETS)
+        before = len(cluster.writes())
+        cluster.before.append(("resize.*assay$", lambda _: setattr(clock, "now", clock.now + 60)))
+        with pytest.raises(ActuatorError, match="ran out") as lost:
+            target.restore()
+        assert lost.value.kind == "conflict" and len(cluster.writes()) - before == 1
 
 
 def test_a_scale_that_fails_leaves_the_limits_set() -> None:

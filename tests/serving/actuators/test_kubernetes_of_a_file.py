@@ -1,7 +1,9 @@
 """The Kubernetes actuator as a controller's file names it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from serving.actuators.actuators import make_actuator
 from serving.actuators.kubernetes import KubernetesDeployment, KubernetesTarget
 from serving.control.controller_file import ControllerFile, read_controller_file
 from serving.control.start import release
-from tests.serving.actuators.kubernetes_server import new_cluster, serve
+from tests.serving.actuators.kubernetes_server import DEPLOYMENT, new_cluster, new_pod, serve
 from tests.serving.actuators.kubernetes_target import actuator
 from tests.serving.control.world import contract
 
@@ -95,6 +97,24 @@ def test_release_waits_for_the_lease_of_a_killed_controller_and_says_so(tmp_path
         assert lines == ["dead has the lease of kubernetes shop/web; waiting 1 s, in which it runs out unless that "
                          "controller still acts"]
     assert cluster.replicas == 2 and cluster.resources()["limits"]["cpu"] == "1"
+
+
+@pytest.mark.parametrize("change", [
+    lambda container: container["resources"]["limits"].pop("cpu"), lambda container: container.update(name="web2")])
+def test_release_gives_back_after_a_rollout_that_takes_the_limit_or_the_container_away(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    cluster = new_cluster(2, {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "500m"}})
+    with serve(cluster) as url:
+        killed(url).release("dead")
+        old = [pod["metadata"]["name"] for pod in cluster.pods()]
+        cluster.edit("deployments", DEPLOYMENT,
+                     lambda item: change(item["spec"]["template"]["spec"]["containers"][0]))
+        cluster.store("pods", new_pod(9001, cluster.objects["deployments", DEPLOYMENT]))
+        assert "is set as it was found" in release("kubernetes", reached(tmp_path, url, "lease_s: 1}"))
+    assert cluster.replicas == 2 and {
+        pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] for pod in cluster.pods()
+        if pod["metadata"]["name"] in old} == {"1"}
 
 
 def test_release_leaves_the_lease_of_a_controller_that_acts(tmp_path: Path) -> None:
