@@ -24,6 +24,7 @@ import argparse
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -177,9 +178,9 @@ def outcome(came: Played, objectives_ms: Mapping[str, float]) -> dict[str, float
 
 
 def live_table(results: Mapping[str, Any]) -> str:
-    """A row an arm; of runs that have all arms."""
-    arms = [(one["run"], one["arm"]) for one in results["entries"]]
-    entries = [one for one in results["entries"] if all((one["run"], arm) in arms for arm in ARMS)]
+    """A row an arm; of the runs that have most arms, so that all rows are of the same runs."""
+    arms = Counter(one["run"] for one in results["entries"])
+    entries = [one for one in results["entries"] if arms[one["run"]] == max(arms.values())]
     rows = []
     for arm in ARMS:
         if not (of := [one for one in entries if one["arm"] == arm]):

@@ -58,7 +58,7 @@ def test_whole_runs_of_other_machines_stand_and_a_run_that_was_begun_elsewhere_b
     assert not stands({"seconds": 600.0}, {"policy": "two", "machine": "a"}, before, before["entries"][-1])
 
 
-def test_the_table_is_of_runs_that_have_all_arms() -> None:
+def test_the_table_is_of_the_runs_that_have_most_arms() -> None:
     figures = dict.fromkeys(("holds_again_s", "begins_a_minute", "missed", "missed_calm", "late", "limits", "usage",
                              "dropped", "beside"), 0.5)
     made = {"anomalies": 60, "date": "2026-11-30T10:00:00+00:00"}
