@@ -34,12 +34,13 @@ def from_utilization(current: Numbers, measured: Numbers, starting: Numbers, mis
     Returns:
         Whole numbers; NaN where there is no metric.
     """
-    ratio = np.floor(utilization * 100.0 + _PERCENT_SLACK) / (100.0 * target)
+    target = np.round(100.0 * target, 9)  # 1.1 * 100 is above 110 in binary
+    ratio = np.floor(utilization * 100.0 + _PERCENT_SLACK) / target
     idle = np.where(ratio > 1.0, starting, 0.0)
-    full = np.where(ratio < 1.0, missing * np.maximum(100.0, 100.0 * target), 0.0)
+    full = np.where(ratio < 1.0, missing * np.maximum(100.0, target), 0.0)
     counted = measured + idle + np.where(ratio == 1.0, 0.0, missing)
     mean = np.floor((utilization * 100.0 * measured + full) / np.maximum(counted, 1.0) + _PERCENT_SLACK)
-    adjusted = mean / (100.0 * target)
+    adjusted = mean / target
     proposal = np.ceil(adjusted * counted)
     turned = np.where(ratio < 1.0, (adjusted > 1.0) | (proposal > current), (adjusted < 1.0) | (proposal < current))
     stays = _within(adjusted, tolerance_up, tolerance_down) | (turned & (counted > measured))
