@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any, NewType, Protocol
 
 from feature_store.errors import InputError, MissingToolError, RefusedError
+from feature_store.strict_json import parse_json
 from feature_store.whole_files import whole_folder
 from models.gate_report import GateReport
 from models.gates import PROVED
 from models.verification.checker.archive import Rejected
 from models.verification.proof_document import FORMAT as PROOF_FORMAT
 from models.verification.proof_document import read_document
-from serving.canonical import parse_json
 from serving.contract import ENCODER_FILE, MODEL_FILE, SPECIFICATION_FILE, Contract
 from serving.guarantee_spec import GUARANTEE_FILE, GuaranteeSpec
 from serving.promise import Promise, read_promise

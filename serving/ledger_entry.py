@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from feature_store.errors import InputError, RefusedError
 from feature_store.names import check_task_name, check_workload_name, is_sha256
-from serving.canonical import canonical_json, parse_json
+from feature_store.strict_json import parse_json
+from serving.canonical import canonical_json
 from serving.keys import PublicKeys, sign_payload
 from serving.moves import KEY_ACTIONS, Action, Move
 

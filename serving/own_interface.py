@@ -9,7 +9,6 @@ import importlib
 from typing import Any
 
 from models.control.contract.acting import load_acting
-from models.control.contract.signals import Control, Signal
 from serving.contract import Contract
 
 
@@ -24,8 +23,10 @@ def other_interface(contract: Contract) -> str:
     pairs: dict[str, tuple[object, object]] = {
         "inputs": ([one.name for one in contract.inputs], list(signals)),
         "outputs": ([one.name for one in contract.outputs], list(controls)),
-        "units of inputs": ({one.name: one.unit for one in contract.inputs}, _units(signals.values())),
-        "units of outputs": ({one.name: one.unit for one in contract.outputs}, _units(controls.values())),
+        "units of inputs": ({one.name: one.unit for one in contract.inputs},
+                            {one.name: one.unit for one in system.SIGNALS}),
+        "units of outputs": ({one.name: one.unit for one in contract.outputs},
+                             {one.name: one.unit for one in system.CONTROLS}),
         "physical ranges of inputs": (
             {one.name: (one.physical_minimum, one.physical_maximum) for one in contract.inputs},
             {one.name: (one.low, one.high) for one in signals.values()}),
@@ -47,7 +48,3 @@ def other_interface(contract: Contract) -> str:
                     f"where it has some and within the safe range, got {list(levels)} and {safe.minimum:g} to "
                     f"{safe.maximum:g}")
     return ""
-
-
-def _units(of: "Any") -> dict[str, str]:
-    return {one.name: one.unit for one in of if isinstance(one, (Signal, Control))}

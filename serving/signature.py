@@ -29,8 +29,8 @@ from typing import Any
 
 from feature_store.errors import InputError, MissingToolError, RefusedError
 from feature_store.names import is_sha256
+from feature_store.strict_json import parse_json
 from feature_store.whole_files import whole_file
-from serving.canonical import parse_json
 from serving.keys import is_signed, load_private_key, load_public_keys, public_pem
 
 SIGNATURE_FILE = "model.sig"

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from feature_store.errors import RefusedError
-from serving.canonical import canonical_json, parse_json
+from feature_store.strict_json import parse_json
+from serving.canonical import canonical_json
 
 
 @pytest.mark.parametrize(

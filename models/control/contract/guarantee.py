@@ -5,7 +5,6 @@ of the rest, for what lies beyond the box is fed as its edge: `narrower` is aske
 before one is accepted.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from feature_store.errors import RefusedError
+from feature_store.strict_json import parse_json
 from models.verification.checker.archive import Rejected
 from models.verification.closed_loop.answer import GuaranteeCheck
 
@@ -102,12 +103,6 @@ def executed(specification: Mapping[str, Any], model: bytes) -> list[dict[str, A
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
-        raise Rejected(f"guarantee must say each thing once, got {[name for name, _ in pairs]}")
-    return found
-
-
 def _adds(specification: Mapping[str, Any], model: bytes) -> dict[str, float]:
     """Output -> by how much it may differ as executed."""
     from models.verification.checker.chain import read_chain
@@ -140,11 +135,11 @@ def judged(content: bytes, form: str, keys: Sequence[str],
         statement_of: a document of these keys -> what is guaranteed. Raises Rejected where it is not so.
     """
     try:
-        document = json.loads(content, object_pairs_hook=_once)
+        document = parse_json(content, "guarantee")
         if set(document) != {"format", *keys} or document["format"] != form:
             raise Rejected(f"guarantee must be {form}, got {str(document)[:200]}")
         return GuaranteeCheck(True, statement=statement_of(document))
-    except Rejected as error:
+    except (Rejected, RefusedError) as error:
         return GuaranteeCheck(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
         return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
