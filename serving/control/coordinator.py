@@ -142,11 +142,8 @@ class Coordinator:
 
     def __init__(self, shared: Shared, teller: Teller) -> None:
         self._shared, self._teller = shared, teller
-        try:
-            self._groups = {name: Cgroup(group, shared.look.parent, root=shared.root)
-                            for name, group in shared.groups.items()}
-        except (OSError, RuntimeError) as error:  # a link to itself
-            raise InputError(f"root must be where control groups are mounted, got {error}") from error
+        self._groups = {name: Cgroup(group, shared.look.parent, root=shared.root)
+                        for name, group in shared.groups.items()}
         # a mean weighs an interval of another length as so many of the system's, as observers do
         self._weight = 1.0 - (1.0 - teller.mean_weight) ** (shared.every_s / teller.every_s)
         self._limits: dict[str, float] = {}  # as they counted in the last look
