@@ -7,10 +7,12 @@ against what an administrator asks for: no secret in it, no root, requests and l
 it refers to is made here or by a command of docs/recipes/run-on-a-cluster.md.
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +72,21 @@ def problems(folder: Path = HERE, page: Path = PAGE) -> list[str]:
 
 
 def _schema(content: Mapping[str, Any]) -> Iterator[str]:
-    if content["kind"] in CUSTOM.get(content["apiVersion"], ()):
-        return
-    for release in RELEASES:
-        try:
-            kubernetes_validate.validate(dict(content), release, strict=True)
-        except kubernetes_validate.ValidationError as error:
-            yield f"expected what Kubernetes {release} takes, got {error.message} at {'.'.join(map(str, error.path))}"
-        except kubernetes_validate.SchemaNotFoundError:
-            yield f"expected a kind of Kubernetes {release}, got {content['apiVersion']} {content['kind']}"
+    if content["kind"] not in CUSTOM.get(content["apiVersion"], ()):
+        for release in RELEASES:
+            yield from _of_release(release, json.dumps(content))
+
+
+@cache  # the package reads its schemas anew for each document
+def _of_release(release: str, document: str) -> tuple[str, ...]:
+    content = json.loads(document)
+    try:
+        kubernetes_validate.validate(content, release, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return (f"expected what Kubernetes {release} takes, got {error.message} at {'.'.join(map(str, error.path))}",)
+    except kubernetes_validate.SchemaNotFoundError:
+        return (f"expected a kind of Kubernetes {release}, got {content['apiVersion']} {content['kind']}",)
+    return ()
 
 
 def _secrets(content: Mapping[str, Any]) -> Iterator[str]:
