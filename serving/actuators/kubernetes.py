@@ -13,7 +13,7 @@ that says who acts (deployment/found.py). The rights that this takes: deploy/kub
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from serving.actuators.actuator import ActuatorError, Applied
 from serving.actuators.deployment.api import CONNECT_S, READ_S, Api, cluster_configuration
 from serving.actuators.deployment.changes import Change, Resize, Scale, carry_out, rehearse, set_back
 from serving.actuators.deployment.found import ANNOTATION, Found, read_found
+from serving.actuators.deployment.giving_back import GivingBack, giving_back
 from serving.actuators.deployment.lease import Lease
 from serving.actuators.deployment.limits import (
     RESOURCE,
@@ -31,7 +32,6 @@ from serving.actuators.deployment.limits import (
     amount,
     exact_quantity,
     limit_quantity,
-    request_quantity,
     same,
 )
 from serving.actuators.deployment.owners import require_sole_owner
@@ -132,13 +132,14 @@ class KubernetesDeployment:
         raised = {name for name in wanted
                   if targets[name] >= decided.get(OBSERVED_BY[name], math.inf) * (1.0 - UNCHANGED)}
         keeps = {pod.uid: raised | _above(pod, decided) for pod in older.pods}
-        done = self._set(wanted, state, keeps)
+        reserved = self._reserved(state, wanted)
+        done = self._set(wanted, state, keeps, reserved)
         infeasible = [pod for pod in state.pods if pod.resize[0] == _NEVER and not self._differs(pod, wanted)]
         if infeasible and set(wanted) & set(RESOURCE):
             waiting = "; ".join(map(_waits, infeasible))
             raise ActuatorError("refused", f"a node can never give what is asked for: {waiting}", partly=done)
         values = {name: value for name, value in {**targets, **wanted}.items() if name not in RESOURCE or state.pods}
-        return Applied(values, self._notes(state, wanted, decided, older))
+        return Applied(values, self._notes(state, wanted, decided, older, reserved))
 
     def restore(self, *, lowering: bool = True) -> bool:
         """See `Actuator`. It needs the lease. Each value is set back on its own; what somebody else changed since
@@ -149,7 +150,8 @@ class KubernetesDeployment:
             return False
         read = partial(self._read, renamed=True)
         state = read()
-        back = self._back(found, state, lowering) if found.deployment == state.uid else _Back()
+        back = GivingBack() if found.deployment != state.uid else giving_back(
+            found, state, self._deployment, self._container, lowering)
         done, failed, error = set_back(back.changes, self._api, read, self._lease.require)
         if not back.later and error is None:
             self._lease.annotate(ANNOTATION, None)
@@ -251,16 +253,28 @@ class KubernetesDeployment:
         return [name for name in RESOURCE if name in wanted and (now := pod.limit(RESOURCE[name])) is not None
                 and not same(now, wanted[name]) and not (name in keeps and now > wanted[name])]
 
-    def _set(self, wanted: Mapping[str, float], state: State, keeps: Mapping[str, Collection[str]]
-             ) -> Mapping[str, float]:
+    def _reserved(self, state: State, wanted: Mapping[str, float]) -> Mapping[str, set[str]]:
+        """Uid of a pod -> the controls whose limit stays as it is, since a target does not lie above the request that
+        somebody else set: to lower it would take that request away.
+        """
+        found = read_found(self._lease.noted(ANNOTATION))
+        if found is None or found.deployment != state.uid:
+            return {}
+        return {pod.uid: {name for name in RESOURCE if found.is_below_request(name, pod, wanted.get(name))}
+                for pod in state.pods}
+
+    def _set(self, wanted: Mapping[str, float], state: State, keeps: Mapping[str, Collection[str]],
+             reserved: Mapping[str, Collection[str]]) -> Mapping[str, float]:
         """What of it was not so yet; control -> value. A decision that takes nothing from what holds takes nothing from
         what is asked for either: more than holds may have been asked for, and the node be late.
 
         Args:
             keeps: uid of a pod -> controls that are to be no less than what it asks for; none of a new pod, for nobody
                 asked for what its template has.
+            reserved: uid of a pod -> controls whose limit stays as it is.
         """
-        differs = {pod.uid: self._differs(pod, wanted, keeps.get(pod.uid, ())) for pod in state.pods}
+        differs = {pod.uid: [name for name in self._differs(pod, wanted, keeps.get(pod.uid, ()))
+                             if name not in reserved.get(pod.uid, ())] for pod in state.pods}
         resized = [pod for pod in state.pods if differs[pod.uid]]
         scaled = "target_replicas" in wanted and wanted["target_replicas"] != state.replicas
         if not resized and not scaled:
@@ -287,45 +301,13 @@ class KubernetesDeployment:
         return found
 
     def _resize(self, pod: Pod, wanted: Mapping[str, float], found: Found, names: Collection[str]) -> Resize:
-        limits = {RESOURCE[name]: exact_quantity(wanted[name], RESOURCE[name]) for name in names}
-        before = found.pods[pod.uid]
-        requests = {name: text for name, limit in limits.items()
-                    if (text := request_quantity(limit, before, name)) is not None}
-        return Resize(pod, self._container, limits, requests)
+        limits = {name: exact_quantity(wanted[name], RESOURCE[name]) for name in names}
+        requests = {RESOURCE[name]: text for name, limit in limits.items()
+                    if (text := found.request_beside(name, pod, limit)) is not None}
+        return Resize(pod, self._container, {RESOURCE[name]: limit for name, limit in limits.items()}, requests)
 
-    def _back(self, found: Found, state: State, lowering: bool) -> "_Back":
-        back = _Back()
-        for pod in state.pods:
-            before, limits = found.pods.get(pod.uid), {}
-            for control, resource in RESOURCE.items():
-                if before is None or control not in found.values:
-                    continue
-                now, old = pod.limit(resource), amount(before["limits"].get(resource), resource)
-                if now == old or same(now, old):
-                    continue
-                name = f"{resource} of pod {pod.name}"
-                if not found.set_here(control, now):
-                    back.left.append(name)
-                elif old is None:
-                    back.unlimited.append(name)
-                elif not lowering and old < (now or 0.0):
-                    back.later.append(name)
-                else:
-                    limits[resource] = before["limits"][resource]
-            if limits and before is not None:
-                requests = {name: before["requests"][name] for name in limits if name in before["requests"]}
-                back.changes.append(Resize(pod, self._container, limits, requests))
-        if found.replicas is not None and found.replicas != state.replicas:
-            if not found.set_here("target_replicas", state.replicas):
-                back.left.append("replicas")
-            elif not lowering and found.replicas < state.replicas:
-                back.later.append("replicas")
-            else:
-                back.changes.append(Scale(self._deployment, state.replicas, found.replicas, state.resource_version))
-        return back
-
-    def _notes(self, state: State, wanted: Mapping[str, float], decided: Mapping[str, float], older: State
-               ) -> tuple[str, ...]:
+    def _notes(self, state: State, wanted: Mapping[str, float], decided: Mapping[str, float], older: State,
+               reserved: Mapping[str, Collection[str]]) -> tuple[str, ...]:
         limited = [RESOURCE[name] for name in wanted if name in RESOURCE]
         waiting = [_waits(pod) for pod in state.pods if pod.resize[0] and not self._differs(pod, wanted)]
         restarted = [f"the container's resizePolicy restarts it where its {name} changes" for name in limited
@@ -336,24 +318,10 @@ class KubernetesDeployment:
         above = [f"pod {pod.name} keeps its {RESOURCE[name]} limit of {pod.asked['limits'][RESOURCE[name]]}, which is "
                  "above what counted as present" for pod in older.pods for name in sorted(_above(pod, decided))
                  if name in self._differs(pod, wanted) and name not in self._differs(pod, wanted, (name,))]
-        return (*state.unequal(), *waiting, *restarted, *idle, *unlimited, *above)
-
-
-@dataclass
-class _Back:
-    """What is to be done, and not, to set back what was found.
-
-    Attributes:
-        changes: to what was found.
-        left: what somebody else changed since.
-        later: what stays, as it would be lowered.
-        unlimited: limits that were set where none was found.
-    """
-
-    changes: list[Change] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    later: list[str] = field(default_factory=list)
-    unlimited: list[str] = field(default_factory=list)
+        requested = [f"pod {pod.name} keeps its {RESOURCE[name]} limit of {pod.asked['limits'][RESOURCE[name]]}, since "
+                     f"somebody else set a request of {pod.asked['requests'][RESOURCE[name]]}"
+                     for pod in state.pods for name in sorted(reserved.get(pod.uid, ()))]
+        return (*state.unequal(), *waiting, *restarted, *idle, *unlimited, *above, *requested)
 
 
 class WatchedDeployment:

@@ -82,20 +82,36 @@ class Resize:
 
     def names(self) -> list[str]:
         """What it sets, as a message says it."""
-        return [f"{resource} of pod {self.pod.name}" for resource in self.limits]
+        return [limit_name(resource, self.pod) if resource in self.limits else request_name(resource, self.pod)
+                for resource in self._resources]
 
     def parts(self) -> list["Resize"]:
         """The same as one change of each resource."""
-        return [replace(self, limits={resource: limit},
+        return [replace(self, limits={name: text for name, text in self.limits.items() if name == resource},
                         requests={name: text for name, text in self.requests.items() if name == resource})
-                for resource, limit in self.limits.items()]
+                for resource in self._resources]
+
+    @property
+    def _resources(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.limits, *self.requests)))
 
     def _asked(self, pod: Pod) -> Mapping[str, Mapping[str, str]]:
         """Of the resources that this sets."""
-        return {key: {name: text for name, text in of.items() if name in self.limits} for key, of in pod.asked.items()}
+        return {key: {name: text for name, text in of.items() if name in self._resources}
+                for key, of in pod.asked.items()}
 
 
 Change = Scale | Resize
+
+
+def limit_name(resource: str, pod: Pod) -> str:
+    """A limit, as a message says it."""
+    return f"{resource} of pod {pod.name}"
+
+
+def request_name(resource: str, pod: Pod) -> str:
+    """A request, as a message says it."""
+    return f"{resource} request of pod {pod.name}"
 
 
 def rehearse(changes: Sequence[Change], api: Api, read: Callable[[], State]) -> list[Change]:

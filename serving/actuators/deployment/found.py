@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from serving.actuators.actuator import ActuatorError
-from serving.actuators.deployment.limits import Pod, Resources, same
+from serving.actuators.deployment.limits import RESOURCE, Pod, Resources, amount, exact_quantity, request_quantity, same
 
 ANNOTATION = "assay-found"
 
@@ -47,6 +47,37 @@ class Found:
     def set_here(self, control: str, value: float | None) -> bool:
         """Whether a value that stands is one that the actuator set."""
         return any(same(value, own) for own in self.values.get(control, ()))
+
+    def request_is_others(self, control: str, pod: Pod) -> bool:
+        """Whether somebody else set the request of what `control` limits: it neither is as it was found nor belongs to
+        a limit that the actuator set. Beside such a limit only its own request does: another one, also that which was
+        found, was set again.
+        """
+        resource, before = RESOURCE[control], self.pods.get(pod.uid)
+        request, limit = pod.request(resource), pod.limit(resource)
+        if before is None or request is None:
+            return False
+        own = [value for value in self.values.get(control, ()) if same(value, limit)]
+        belonging = [request_quantity(exact_quantity(value, resource), before, resource)
+                     for value in own or self.values.get(control, ())]
+        if not own or same(limit, amount(before["limits"].get(resource), resource)):
+            belonging.append(before["requests"].get(resource))
+        return not any(same(request, amount(text, resource)) for text in belonging)
+
+    def request_beside(self, control: str, pod: Pod, limit: str) -> str | None:
+        """The request that belongs to a new limit of a pod; None where the present one stays: that of somebody else,
+        unless it is equal to its limit.
+        """
+        resource = RESOURCE[control]
+        if self.request_is_others(control, pod):
+            return limit if same(pod.request(resource), pod.limit(resource)) else None
+        return request_quantity(limit, self.pods.get(pod.uid, pod.asked), resource)
+
+    def is_below_request(self, control: str, pod: Pod, limit: float | None) -> bool:
+        """Whether a limit would not lie above the request that somebody else set below the present one."""
+        request = pod.request(RESOURCE[control])
+        return limit is not None and request is not None and limit <= request and self.request_is_others(
+            control, pod) and not same(request, pod.limit(RESOURCE[control]))
 
     def text(self) -> str:
         """As the annotation."""

@@ -49,6 +49,10 @@ class Pod:
         """What is asked for, as an amount; None where there is no limit."""
         return amount(self.asked["limits"].get(resource), resource)
 
+    def request(self, resource: str) -> float | None:
+        """What is reserved for it, as an amount; None where there is no request."""
+        return amount(self.asked["requests"].get(resource), resource)
+
     def effective_limit(self, resource: str) -> float | None:
         """What holds now: a resize that waits, or is not possible, has changed nothing yet."""
         return amount(self.given.get(resource), resource) if resource in self.given else self.limit(resource)

@@ -136,6 +136,11 @@ class Cluster:
             self.store("pods", new_pod(self.version, self.objects["deployments", DEPLOYMENT]))
         self.edit("deployments", DEPLOYMENT, lambda item: item["status"].update(readyReplicas=replicas))
 
+    def resize_by_hand(self, index: int = 0, **resources: Json) -> None:
+        """What `kubectl patch pod --subresource resize` does to a container. resources: limits, requests."""
+        pod = deepcopy(self.pods()[index])
+        _resize(self, pod, {"spec": {"containers": [{"name": CONTAINER, "resources": resources}]}}, dry_run=False)
+
     def writes(self) -> list[tuple[str, Json]]:
         """Requests that changed, or would change, a Deployment or a pod, without rehearsals."""
         return [(line, body) for line, body in self.requests if line.startswith("PATCH") and "dryRun" not in line]

@@ -270,6 +270,89 @@ def test_requests_keep_their_share_of_the_limit_without_drift() -> None:
         assert cluster.resources()["requests"]["cpu"] == "333m"
 
 
+def requests_of(cluster) -> list[str]:
+    return [cluster.resources(index)["requests"]["cpu"] for index in range(len(cluster.pods()))]
+
+
+@pytest.mark.parametrize("new_process", [False, True])
+@pytest.mark.parametrize("request_of_somebody", ["700m", "500m"])
+def test_a_request_that_somebody_else_set_stays_where_its_limit_is_changed_and_where_it_is_set_back(
+    request_of_somebody: str, new_process: bool
+) -> None:
+    """Of 500m it was set with its limit to 1 core: also who sets it to 500m again has set it."""
+    cluster = new_cluster(2, SHARED)
+    with serve(cluster) as url:
+        target = actuator(url)
+        target.acquire(ME)
+        target.apply({"target_cpu_limit_cores": 2.0})
+        assert requests_of(cluster) == ["1", "1"]
+        cluster.resize_by_hand(requests={"cpu": request_of_somebody})
+        if new_process:
+            target = actuator(url)
+            target.acquire(ME)
+        target.apply({"target_cpu_limit_cores": 1.8})
+        target.apply({"target_cpu_limit_cores": 1.6})
+        assert (cores_of(cluster), requests_of(cluster)) == (["1600m"] * 2, [request_of_somebody, "800m"])
+        if request_of_somebody == "500m":
+            assert target.restore() is True
+        else:
+            name = cluster.pods()[0]["metadata"]["name"]
+            with pytest.raises(ActuatorError, match=f"somebody else changed them: cpu request of pod {name}$") as left:
+                target.restore()
+            assert (left.value.kind, left.value.partly) == ("conflict", {"target_cpu_limit_cores": 1.0})
+        assert (cores_of(cluster), requests_of(cluster)) == (["1"] * 2, [request_of_somebody, "500m"])
+
+
+def test_a_limit_stays_above_the_request_that_somebody_else_set() -> None:
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 2.0})
+        cluster.resize_by_hand(requests={"cpu": "1500m"})
+        name = cluster.pods()[0]["metadata"]["name"]
+        for cores in (1.5, 1.4):
+            assert target.apply({"target_cpu_limit_cores": cores}).notes == (
+                *(["pods differ in cpu_limit_cores: 1.5 to 2"] if cores == 1.4 else []),
+                f"pod {name} keeps its cpu limit of 2, since somebody else set a request of 1500m")
+            assert (cores_of(cluster), requests_of(cluster)[0]) == (["2", f"{1000 * cores:.0f}m"], "1500m")
+        with pytest.raises(ActuatorError, match=f"changed them: cpu of pod {name}, cpu request of pod {name}$"):
+            target.restore()
+        assert (cores_of(cluster), requests_of(cluster)) == (["2", "1"], ["1500m", "500m"])
+
+
+@pytest.mark.parametrize("resources", [SHARED, None])
+def test_a_request_that_somebody_else_made_equal_to_its_limit_stays_equal(resources: dict | None) -> None:
+    """As it must in a pod of the class Guaranteed."""
+    cluster = new_cluster(2, resources)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 2.0})
+        cluster.resize_by_hand(limits={"cpu": "3"}, requests={"cpu": "3"})
+        target.present()
+        target.apply({"target_cpu_limit_cores": 2.5})
+        assert cores_of(cluster) == requests_of(cluster)[:1] * 2 == ["2500m"] * 2
+        if resources is None:
+            assert target.restore() is True
+        else:
+            with pytest.raises(ActuatorError, match="somebody else changed them: cpu request of pod"):
+                target.restore()
+        assert cores_of(cluster) == requests_of(cluster)[:1] * 2 == ["1"] * 2
+
+
+def test_a_request_that_was_set_here_is_set_back_where_somebody_else_changed_its_limit() -> None:
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 2.0})
+        cluster.resize_by_hand(0, limits={"cpu": "3"})
+        cluster.resize_by_hand(1, limits={"cpu": "1"})
+        names = [pod["metadata"]["name"] for pod in cluster.pods()]
+        later = ", ".join(f"cpu request of pod {name}" for name in names)
+        with pytest.raises(ActuatorError, match=f"gives it back.*: {later}$"):
+            target.restore(lowering=False)
+        assert requests_of(cluster) == ["1", "1"]
+        with pytest.raises(ActuatorError, match=f"somebody else changed them: cpu of pod {names[0]}$"):
+            target.restore()
+    assert (cores_of(cluster), requests_of(cluster)) == (["3", "1"], ["500m", "500m"])
+
+
 def test_only_the_controls_that_were_given_are_set_and_others_must_stay() -> None:
     cluster = new_cluster(2)
     with acting(cluster, controls=("target_replicas",)) as target:
