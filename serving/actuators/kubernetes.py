@@ -88,6 +88,7 @@ class KubernetesDeployment:
         self._lease = Lease(api, _lease_of(deployment), int(lease_s), clock)
         self._seen: Mapping[str, Any] | None = None  # what the present decision started from, as it is asked for
         self._decided: Mapping[str, float] | None = None  # the same as `present` said it
+        self._in_doubt: list[Change] = []  # sent from here, and the server may still carry them out
         self._known: Collection[str] | None = None  # uids of pods that were there at the last `apply`
         self._gives_back = gives_back
         state = self._read(renamed=gives_back)
@@ -105,6 +106,7 @@ class KubernetesDeployment:
         new ones, which the next `apply` resizes, are left out.
         """
         state = self._read(renamed=self._gives_back)
+        self._settle(state)
         self._seen, self._decided = state.asked(), self._without_new(state).present()
         return self._decided
 
@@ -124,6 +126,7 @@ class KubernetesDeployment:
         state = self._read()
         self._require_limits(state)
         self._require_unchanged(state)
+        self._settle(state)
         older = self._without_new(state)
         self._known = {pod.uid for pod in older.pods}
         now = older.present()
@@ -152,7 +155,7 @@ class KubernetesDeployment:
         state = read()
         back = GivingBack() if found.deployment != state.uid else giving_back(
             found, state, self._deployment, self._container, lowering)
-        done, failed, error = set_back(back.changes, self._api, read, self._lease.require)
+        done, failed, error = set_back(back.changes, self._api, read, self._lease.require, self._in_doubt)
         if not back.later and error is None:
             self._lease.annotate(ANNOTATION, None)
         said = [f"not set back, since {why}: {', '.join(names)}" for why, names in (
@@ -206,11 +209,16 @@ class KubernetesDeployment:
                      if pod.uid in found.pods and not any(waits(name, pod) for name in RESOURCE)}
         return replace(state, pods=tuple(pod for pod in state.pods if pod.uid in known or not is_new(pod)))
 
+    def _settle(self, state: State) -> None:
+        """What was in doubt of an object that has another version by now stands in it, or never will."""
+        self._in_doubt = [change for change in self._in_doubt if change.may_come(state)]
+
     def _require_unchanged(self, state: State) -> None:
         """What was raised by hand while it was decided is not undone by who has not seen it."""
         seen, self._seen = self._seen, None
-        now = state.asked()
-        if changed := [name for name, value in (seen or {}).items() if now.get(name, value) != value]:
+        now, ours = state.asked(), [change.asks() for change in self._in_doubt]
+        if changed := [name for name, value in (seen or {}).items() if now.get(name, value) != value
+                       and not any(name in asks and asks[name] == now[name] for asks in ours)]:
             raise ActuatorError("conflict", f"what {self.name} asks for was changed by somebody else since it was read "
                                             f"({', '.join(changed)}); decide again")
 
@@ -287,17 +295,19 @@ class KubernetesDeployment:
         if scaled:
             replicas = int(wanted["target_replicas"])
             changes.append(Scale(self._deployment, state.replicas, replicas, state.resource_version))
-        changes = rehearse(changes, self._api, self._read)
+        changes = rehearse(changes, self._api, self._read, self._in_doubt)
         self._lease.annotate(ANNOTATION, found.text())
-        return carry_out(changes, self._api, self._read, self._lease.require)
+        return carry_out(changes, self._api, self._read, self._lease.require, self._in_doubt)
 
     def _remembered(self, found: Found, wanted: Mapping[str, float], state: State, scaled: bool) -> Found:
         for name, value in wanted.items():
+            may_come = [change.values()[name] for change in self._in_doubt if name in change.values()]
             if name in RESOURCE:
-                found = found.before(name, value, [pod.limit(RESOURCE[name]) for pod in (*state.pods, *state.others)])
+                limits = [pod.limit(RESOURCE[name]) for pod in (*state.pods, *state.others)]
+                found = found.before(name, value, [*limits, *may_come])
             elif scaled:
                 replicas = state.replicas if found.replicas is None else found.replicas
-                found = replace(found, replicas=replicas).before(name, value, [state.replicas])
+                found = replace(found, replicas=replicas).before(name, value, [state.replicas, *may_come])
         return found
 
     def _resize(self, pod: Pod, wanted: Mapping[str, float], found: Found, names: Collection[str]) -> Resize:

@@ -25,6 +25,7 @@ CONNECT_S, READ_S = 2.0, 5.0
 LONGEST_MESSAGE = 500  # characters of what a server says that an error repeats
 FIELD_MANAGER = "assay"
 RBAC_MANIFEST = "deploy/kubernetes-rbac.yaml"
+IN_DOUBT = "; it may have been carried out"  # of a write
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,12 @@ class ApiError(ActuatorError):
 
     Attributes:
         status: of HTTP; 0 where there was no answer.
+        in_doubt: whether it is of a write that the server may have carried out, or may still carry out.
     """
 
-    def __init__(self, kind: Kind, message: str, status: int = 0) -> None:
+    def __init__(self, kind: Kind, message: str, status: int = 0, in_doubt: bool = False) -> None:
         super().__init__(kind, message)
-        self.status = status
+        self.status, self.in_doubt = status, in_doubt
 
 
 def kubernetes_client() -> ModuleType:
@@ -127,7 +129,7 @@ class Api:
         content = "application/strategic-merge-patch+json" if verb == "patch" else "application/json"
         rule = f"{verb} {resource.plural}{'/' if subresource else ''}{subresource}{' ' if name else ''}{name}"
         exceptions = kubernetes_client().client.exceptions
-        carried = "" if verb in ("get", "list") or dry_run else "; it may have been carried out"
+        writes = verb not in ("get", "list") and not dry_run
         try:
             answer = self._client.call_api(
                 resource.path(self.namespace, name, subresource), METHODS[verb], query_params=query, body=body,
@@ -136,13 +138,14 @@ class Api:
             )
         except exceptions.ApiException as error:
             rbac_rule = _rbac_rule(verb, resource, subresource, self.namespace)
-            raise _refusal(error, rule, rbac_rule, carried if int(error.status or 0) >= 500 else "") from error
+            raise _refusal(error, rule, rbac_rule, writes and int(error.status or 0) >= 500) from error
         except (urllib3.exceptions.HTTPError, OSError, UnicodeDecodeError) as error:
-            raise ApiError("unreachable", f"{rule} ({self.namespace}): no whole answer from the API server{carried}: "
-                                          f"{_short(str(error))}") from error
+            raise ApiError("unreachable", f"{rule} ({self.namespace}): no whole answer from the API server"
+                                          f"{IN_DOUBT if writes else ''}: {_short(str(error))}",
+                           in_doubt=writes) from error
         if not isinstance(answer, dict) or not isinstance(answer.get("items", []), list):
             raise ApiError("unreachable", f"{rule} ({self.namespace}): expected an object of the Kubernetes API, got "
-                                          f"{_short(repr(answer))}; is there a proxy in between?")
+                                          f"{_short(repr(answer))}; is there a proxy in between?", in_doubt=writes)
         return answer
 
 
@@ -176,8 +179,8 @@ def cluster_configuration(kubeconfig: Path | None = None, context: str | None = 
     return configuration
 
 
-def _refusal(error: Any, rule: str, rbac_rule: str, carried: str) -> ApiError:
-    """What an answer other than 2xx means. carried: what is to be said of a write that the server may have done."""
+def _refusal(error: Any, rule: str, rbac_rule: str, in_doubt: bool) -> ApiError:
+    """What an answer other than 2xx means. in_doubt: see `ApiError`."""
     status = int(error.status or 0)
     said = _status_object(error.body)
     message = _short(str(said.get("message") or error.reason or f"HTTP {status}"))
@@ -194,7 +197,7 @@ def _refusal(error: Any, rule: str, rbac_rule: str, carried: str) -> ApiError:
         advice = "; its token is missing, wrong or has expired"
     elif status == 404 and not details.get("name"):
         kind, advice = "refused", "; this server does not serve it (pods/resize: Kubernetes 1.33 or newer)"
-    return ApiError(kind, f"{rule}: HTTP {status}: {message}{advice}{carried}", status)
+    return ApiError(kind, f"{rule}: HTTP {status}: {message}{advice}{IN_DOUBT if in_doubt else ''}", status, in_doubt)
 
 
 def _rbac_rule(verb: Verb, resource: Resource, subresource: str, namespace: str) -> str:

@@ -4,6 +4,10 @@ Each patch carries the resourceVersion that was read, so that nobody's change is
 the state is read again: where what a change sets is still as it was before, others changed something else (a status
 counts) and it is tried again; where it is not, somebody else sets it too, and it stops. What is set back is tried each
 on its own instead, without a rehearsal: one that is refused keeps none of the others from what was found.
+
+A server that answers 5xx (504: its own time ran out) may have carried a patch out, and may do so after the answer: what
+it holds is read, and a patch that stands counts as carried out. One that does not is in doubt: until the object has
+another resourceVersion the server may still take it, and what it then sets is ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.deployment.api import DEPLOYMENTS, PODS, Api, ApiError, Json
-from serving.actuators.deployment.limits import RESOURCE, Pod, amount
-from serving.actuators.deployment.state import State
+from serving.actuators.deployment.limits import RESOURCE, Pod, amount, same
+from serving.actuators.deployment.state import State, asked_of_pod
 
 TRIES = 5  # of one patch; a status of a busy Deployment changes a few times a second
 
@@ -35,12 +39,25 @@ class Scale:
         body: Json = {"metadata": {"resourceVersion": self.resource_version}, "spec": {"replicas": self.replicas}}
         api.call("patch", DEPLOYMENTS, self.deployment, "scale", body, dry_run=dry_run)
 
-    def again(self, state: State) -> "Scale":
-        """The same change of what stands now."""
-        if state.replicas != self.before:
+    def stands(self, state: State) -> bool:
+        """Whether what it sets is what stands."""
+        return state.replicas == self.replicas
+
+    def may_come(self, state: State) -> bool:
+        """Whether the server would take it now, if it has not answered yet."""
+        return state.resource_version == self.resource_version
+
+    def asks(self) -> Mapping[str, object]:
+        """What `State.asked` says of it where it stands."""
+        return {"replicas": self.replicas}
+
+    def again(self, state: State, in_doubt: "Sequence[Change]") -> "Scale":
+        """The same change of what stands now. in_doubt: changes of this actuator that may stand by now."""
+        ours = [change.replicas for change in (self, *in_doubt) if isinstance(change, Scale)]
+        if state.replicas not in (self.before, *ours):
             raise ActuatorError("conflict", f"somebody else set the replicas of {self.deployment} at the same time: "
                                             f"{self.before} when they were read, {state.replicas} now")
-        return replace(self, resource_version=state.resource_version)
+        return replace(self, before=state.replicas, resource_version=state.resource_version)
 
     def names(self) -> list[str]:
         """What it sets, as a message says it."""
@@ -72,10 +89,30 @@ class Resize:
                       "spec": {"containers": [{"name": self.container, "resources": resources}]}}
         api.call("patch", PODS, self.pod.name, "resize", body, dry_run=dry_run)
 
-    def again(self, state: State) -> "Resize | None":
-        """The same change of what stands now; None where the pod does not run any more."""
-        now = next((pod for pod in state.pods if pod.uid == self.pod.uid), None)
-        if now is not None and self._asked(now) != self._asked(self.pod):
+    def stands(self, state: State) -> bool:
+        """Whether what it sets is what stands."""
+        now = self._now(state)
+        return now is not None and all(self._leaves(resource, now) for resource in self._resources)
+
+    def may_come(self, state: State) -> bool:
+        """Whether the server would take it now, if it has not answered yet."""
+        now = self._now(state)
+        return now is not None and now.resource_version == self.pod.resource_version
+
+    def asks(self) -> Mapping[str, object]:
+        """What `State.asked` says of it where it stands."""
+        return asked_of_pod(replace(self.pod, asked={**self.pod.asked,
+                                                     "limits": {**self.pod.asked["limits"], **self.limits}}))
+
+    def again(self, state: State, in_doubt: "Sequence[Change]") -> "Resize | None":
+        """The same change of what stands now; None where the pod does not run any more. in_doubt: changes of this
+        actuator that may stand by now.
+        """
+        now = self._now(state)
+        ours = [self, *(change for change in in_doubt if isinstance(change, Resize) and change.pod.uid == self.pod.uid)]
+        if now is not None and not all(_asked(now, resource) == _asked(self.pod, resource)
+                                       or any(change._leaves(resource, now) for change in ours)
+                                       for resource in self._resources):
             raise ActuatorError("conflict", f"somebody else set the resources of pod {now.name} at the same time: "
                                             f"{self.pod.asked} when they were read, {now.asked} now")
         return None if now is None else replace(self, pod=now)
@@ -95,13 +132,22 @@ class Resize:
     def _resources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.limits, *self.requests)))
 
-    def _asked(self, pod: Pod) -> Mapping[str, Mapping[str, str]]:
-        """Of the resources that this sets."""
-        return {key: {name: text for name, text in of.items() if name in self._resources}
-                for key, of in pod.asked.items()}
+    def _now(self, state: State) -> Pod | None:
+        return next((pod for pod in state.pods if pod.uid == self.pod.uid), None)
+
+    def _leaves(self, resource: str, now: Pod) -> bool:
+        """Whether limit and request of a resource are what they are where this change was carried out."""
+        set_here = {"limits": self.limits, "requests": self.requests}
+        after = {key: amount({**texts, **set_here[key]}.get(resource), resource)
+                 for key, texts in self.pod.asked.items()}
+        return all(stands == after[key] or same(stands, after[key]) for key, stands in _asked(now, resource).items())
 
 
 Change = Scale | Resize
+
+
+def _asked(pod: Pod, resource: str) -> Mapping[str, float | None]:
+    return {"limits": pod.limit(resource), "requests": pod.request(resource)}
 
 
 def limit_name(resource: str, pod: Pod) -> str:
@@ -114,19 +160,28 @@ def request_name(resource: str, pod: Pod) -> str:
     return f"{resource} request of pod {pod.name}"
 
 
-def rehearse(changes: Sequence[Change], api: Api, read: Callable[[], State]) -> list[Change]:
+def rehearse(
+    changes: Sequence[Change], api: Api, read: Callable[[], State], in_doubt: list[Change]
+) -> list[Change]:
     """Has the server do all of them but store them; those that can be carried out, as of now.
+
+    Args:
+        in_doubt: earlier changes that the server may still carry out.
 
     Raises:
         ActuatorError: one would be refused; none was carried out.
     """
-    return [sent for change in changes if (sent := _send(change, api, read, dry_run=True)) is not None]
+    return [sent for change in changes if (sent := _send(change, api, read, in_doubt, dry_run=True)) is not None]
 
 
 def carry_out(
-    changes: Sequence[Change], api: Api, read: Callable[[], State], still_ours: Callable[[], None]
+    changes: Sequence[Change], api: Api, read: Callable[[], State], still_ours: Callable[[], None],
+    in_doubt: list[Change]
 ) -> Mapping[str, float]:
     """One after the other, and none after one that fails; control -> value that was set.
+
+    Args:
+        in_doubt: changes that the server may still carry out; it grows by the one that fails, where that may be so.
 
     Raises:
         ActuatorError: with what was set before (`partly`).
@@ -135,7 +190,7 @@ def carry_out(
     for index, change in enumerate(changes):
         try:
             still_ours()
-            if _send(change, api, read, dry_run=False) is not None:
+            if _send(change, api, read, in_doubt, dry_run=False) is not None:
                 done |= change.values()
         except ActuatorError as error:
             count = f"{index} of {len(changes)} changes were carried out before"
@@ -144,12 +199,16 @@ def carry_out(
 
 
 def set_back(
-    changes: Sequence[Change], api: Api, read: Callable[[], State], still_ours: Callable[[], None]
+    changes: Sequence[Change], api: Api, read: Callable[[], State], still_ours: Callable[[], None],
+    in_doubt: list[Change]
 ) -> tuple[Mapping[str, float], list[str], ActuatorError | None]:
     """Each on its own, whatever becomes of the others, and each resource on its own where both are refused together.
 
     Nothing more is sent once the lease is lost, nobody answers in time, or the server asks for later: those that follow
     would only wait.
+
+    Args:
+        in_doubt: as of `carry_out`.
 
     Returns:
         Control -> value that was set; the names of what was not, and what was said of the first of them.
@@ -165,7 +224,7 @@ def set_back(
                 stopped = True
                 still_ours()
                 stopped = False
-                if _send(change, api, read, dry_run=False) is not None:
+                if _send(change, api, read, in_doubt, dry_run=False) is not None:
                     done |= change.values()
                 continue
         except ActuatorError as error:
@@ -178,7 +237,8 @@ def set_back(
     return done, failed, first
 
 
-def _send(change: Change, api: Api, read: Callable[[], State], dry_run: bool) -> Change | None:
+def _send(change: Change, api: Api, read: Callable[[], State], in_doubt: list[Change], dry_run: bool
+          ) -> Change | None:
     """What was sent in the end; None where the pod is gone, which its successor makes up for at the next apply."""
     tries = 1
     while True:
@@ -188,9 +248,21 @@ def _send(change: Change, api: Api, read: Callable[[], State], dry_run: bool) ->
         except ActuatorError as error:
             if isinstance(change, Resize) and error.kind == "gone":
                 return None
+            if isinstance(error, ApiError) and error.in_doubt:
+                if error.status and _stands(change, read):  # without an answer another one would only be waited for
+                    return change
+                in_doubt.append(change)
             if error.kind != "conflict" or tries == TRIES:
                 raise
-        again = change.again(read())
+        again = change.again(read(), in_doubt)
         if again is None:
             return None
         change, tries = again, tries + 1
+
+
+def _stands(change: Change, read: Callable[[], State]) -> bool:
+    """False too where nobody can say."""
+    try:
+        return change.stands(read())
+    except ActuatorError:
+        return False

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.deployment.api import LEASES, Api, ApiError, Json
@@ -61,9 +61,9 @@ class Lease:
                 return str(other)
             try:
                 if found is None:
-                    self._written = self._api.call("create", LEASES, body=self._object(holder))
+                    self._written = self._write("create", self._object(holder))
                 else:
-                    self._written = self._api.call("update", LEASES, self.name, body=self._taken(found, holder))
+                    self._written = self._write("update", self._taken(found, holder))
             except ApiError as error:
                 if error.kind == "conflict" or (error.kind == "gone" and found is not None):
                     continue  # somebody was faster: look again who has it
@@ -83,7 +83,7 @@ class Lease:
             given = deepcopy(found)
             given["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
             try:
-                self._api.call("update", LEASES, self.name, body=given)
+                self._write("update", given)
                 return
             except ApiError as error:
                 if error.kind not in ("conflict", "gone"):
@@ -119,7 +119,7 @@ class Lease:
             annotations = {**(renewed["metadata"].get("annotations") or {}), key: value}
             renewed["metadata"]["annotations"] = {name: text for name, text in annotations.items() if text is not None}
             try:
-                self._written = self._api.call("update", LEASES, self.name, body=renewed)
+                self._written = self._write("update", renewed)
             except ApiError as error:
                 if error.kind == "conflict":
                     continue
@@ -127,6 +127,25 @@ class Lease:
             self._valid_until = started + self._duration_s
             return
         raise ActuatorError("conflict", f"the lease {self.name} changed {TRIES} times while it was being written")
+
+    def _write(self, verb: Literal["create", "update"], body: Json) -> Json:
+        """One write; the object as the server stored it, also where it answered that it took too long."""
+        try:
+            return self._api.call(verb, LEASES, self.name if verb == "update" else "", body=body)
+        except ApiError as error:
+            if error.in_doubt and error.status and (stands := self._standing(body)) is not None:
+                return stands
+            raise
+
+    def _standing(self, body: Json) -> Json | None:
+        """The object, where it is as `body` wrote it (a renewal has a time of its own); None too where nobody can say.
+        """
+        try:
+            stands = self._read() or {}
+        except ApiError:
+            return None
+        annotations = [(item.get("metadata") or {}).get("annotations") or {} for item in (stands, body)]
+        return stands if stands.get("spec") == body["spec"] and annotations[0] == annotations[1] else None
 
     def _read(self) -> Json | None:
         try:

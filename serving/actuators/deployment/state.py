@@ -55,14 +55,20 @@ class State:
         return {**largest, "replicas": float(self.replicas), "ready_replicas": float(self.ready)}
 
     def asked(self) -> Mapping[str, object]:
-        """What somebody may set: replicas, and of each pod that runs the limits that it asks for."""
-        return {"replicas": self.replicas, **{f"limits of pod {pod.name}": pod.asked["limits"] for pod in self.pods}}
+        """What somebody may set: replicas, and of each pod that runs the limits that it asks for, as amounts."""
+        of_pods = {name: limits for pod in self.pods for name, limits in asked_of_pod(pod).items()}
+        return {"replicas": self.replicas, **of_pods}
 
     def unequal(self) -> list[str]:
         """A phrase for each limit in which pods differ."""
         spans = [(signal, min(limits), max(limits)) for resource, signal in SIGNAL.items()
                  if (limits := self.limits(resource))]
         return [f"pods differ in {signal}: {low:g} to {high:g}" for signal, low, high in spans if not same(low, high)]
+
+
+def asked_of_pod(pod: Pod) -> Mapping[str, object]:
+    """See `State.asked`."""
+    return {f"limits of pod {pod.name}": {resource: pod.limit(resource) for resource in SIGNAL}}
 
 
 def read_state(api: Api, deployment: str, container: str, *, renamed: bool = False) -> State:

@@ -21,7 +21,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +48,9 @@ class Fault:
 
     Attributes:
         status: to answer with, and nothing is done; 0 does it, and then `cut` or `delay_s` hide it.
+        carried_out: it is done all the same, before the answer; or, where this is a pattern, just before the first
+            request after it that matches. kube-apiserver answers 504 once its own time is up, whatever became of the
+            write: the handler goes on, and etcd may have it already.
         message, reason, headers: of that answer; `text` sends the message as plain text, not as a Status.
         delay_s: seconds to wait before the answer.
         cut: send half of the answer, then close the connection.
@@ -56,6 +59,7 @@ class Fault:
     on: str
     status: int = 0
     message: str = "it broke"
+    carried_out: str | None = None
     reason: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     text: bool = False
@@ -259,6 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer, headers = 200, {}, {}
             try:
                 if fault is not None and fault.status:
+                    self._carry_out(fault, body)
                     headers = fault.headers
                     raise Refused(fault.status, fault.reason, fault.message)
                 answer = respond(self.cluster, self.command, self.path, body, self.headers.get("Content-Type", ""))
@@ -267,6 +272,20 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(fault.delay_s if fault else 0)
         content = fault.message.encode() if fault and fault.text else json.dumps(answer).encode()
         self._send(status, content, headers, cut=fault is not None and fault.cut)
+
+    def _carry_out(self, fault: Fault, body: Json) -> None:
+        """What is done of a request that is answered otherwise."""
+        content_type = self.headers.get("Content-Type", "")
+        method, path = self.command, self.path
+
+        def do(cluster: Cluster) -> None:
+            with suppress(Refused):  # by then it may be of an old version
+                respond(cluster, method, path, body, content_type)
+
+        if fault.carried_out:
+            self.cluster.before.append((fault.carried_out, do))
+        elif fault.carried_out is not None:
+            do(self.cluster)
 
     def _send(self, status: int, content: bytes, headers: dict[str, str], cut: bool) -> None:
         try:

@@ -154,6 +154,105 @@ def test_a_server_that_takes_no_connection_is_given_up_after_the_connect_time_ou
     assert error.value.kind == "unreachable"
 
 
+# --- carried out, and answered otherwise
+
+TIMEOUT = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+@pytest.mark.parametrize("on", ["scale.*assay$", "resize.*assay$"])
+def test_a_write_that_stands_is_carried_out_whatever_was_answered(on: str, status: int) -> None:
+    cluster = new_cluster(2)
+    found = cluster.resources()
+    with acting(cluster) as target:
+        cluster.faults.append(Fault(on, status, TIMEOUT, carried_out="", times=1))
+        assert dict(target.apply(TARGETS).values) == TARGETS
+        assert cluster.replicas == 4 and [cluster.resources(index)["limits"]["cpu"] for index in range(2)] == ["2", "2"]
+        cluster.faults.append(Fault(on, status, TIMEOUT, carried_out="", times=1))
+        assert target.restore() is True
+    assert cluster.replicas == 2 and [cluster.resources(index) for index in range(2)] == [found] * 2
+
+
+@pytest.mark.parametrize("when", ["GET.*leases", "{}.*dryRun", "{}.*assay$"])
+@pytest.mark.parametrize("what", ["scale", "resize"])
+def test_a_write_that_is_carried_out_after_its_answer_is_not_somebody_elses(what: str, when: str) -> None:
+    """Between what is read for a decision and what is read to set it, and between that and what is set."""
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        cluster.faults.append(Fault(f"{what}.*assay$", 504, TIMEOUT, carried_out=when.format(what), times=1))
+        with pytest.raises(ActuatorError, match="it may have been carried out"):
+            target.apply(TARGETS)
+        assert target.present()["replicas"] == 2.0 and target.acquire(ME) == ""
+        later = {**TARGETS, "target_replicas": 5.0}
+        assert dict(target.apply(later).values) == later
+        assert cluster.replicas == 5 and cluster.before == []
+        assert target.restore() is True
+    assert cluster.replicas == 2 and [cluster.resources(index)["limits"]["cpu"] for index in range(2)] == ["1", "1"]
+
+
+def test_a_write_that_is_carried_out_after_another_decision_is_given_back() -> None:
+    cluster = new_cluster(1)
+    with acting(cluster) as target:
+        cluster.faults.append(Fault("resize.*assay$", 504, TIMEOUT, carried_out="scale.*assay$", times=1))
+        with pytest.raises(ActuatorError, match="it may have been carried out"):
+            target.apply({"target_cpu_limit_cores": 2.0})
+        target.present()
+        target.apply({"target_cpu_limit_cores": 1.0, "target_replicas": 2.0})
+        assert cluster.resources()["limits"]["cpu"] == "2"
+        assert target.restore() is True
+    assert cluster.resources()["limits"]["cpu"] == "1"
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_somebody_else_sets_is_a_conflict_where_a_write_is_in_doubt_too(settled: bool) -> None:
+    """Once the Deployment has another version, the server takes no write of the older one any more."""
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        cluster.faults.append(Fault("scale.*assay$", 504, TIMEOUT, times=1))
+        with pytest.raises(ActuatorError, match="it may have been carried out"):
+            target.apply(TARGETS)
+        if settled:
+            touch_deployment(cluster)
+        target.present()
+        cluster.scale_to(4 if settled else 9)
+        with pytest.raises(ActuatorError, match=r"changed by somebody else since it was read \(replicas\)"):
+            target.apply(TARGETS)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_lease_that_was_written_is_held_whatever_was_answered(taken: bool) -> None:
+    cluster = new_cluster(2)
+    with serve(cluster) as url:
+        target = actuator(url)
+        if taken:
+            assert target.acquire("another") == ""
+            target.release("another")
+        cluster.faults.append(Fault("(POST|PUT).*leases", 504, TIMEOUT, carried_out="", times=1))
+        assert target.acquire(ME) == ""
+        cluster.faults.append(Fault("PUT.*leases", 504, TIMEOUT, carried_out="", times=1))
+        assert dict(target.apply(TARGETS).values) == TARGETS
+        cluster.faults.append(Fault("PUT.*leases", 504, TIMEOUT, carried_out="", times=1))
+        assert target.restore() is True
+        cluster.faults.append(Fault("PUT.*leases", 504, TIMEOUT, carried_out="", times=1))
+        target.release(ME)
+        assert actuator(url).acquire("another") == ""
+
+
+@pytest.mark.parametrize("on", ["POST.*leases", "GET.*leases/"])
+def test_a_lease_that_nobody_can_say_to_be_written_is_not_held(on: str) -> None:
+    """The write is not carried out; or it is, and cannot be read."""
+    cluster = new_cluster(2)
+    with serve(cluster) as url:
+        target = actuator(url)
+        cluster.faults.append(Fault("POST.*leases", 504, TIMEOUT, carried_out=None if on[0] == "P" else "", times=1))
+        if on[0] == "G":
+            cluster.faults.append(Fault(on, 504, TIMEOUT, after=1))
+        with pytest.raises(ActuatorError, match=r"create leases: HTTP 504.*it may have been carried out"):
+            target.acquire(ME)
+        with pytest.raises(ActuatorError, match="must be held"):
+            target.apply(TARGETS)
+
+
 # --- half-applied
 
 
