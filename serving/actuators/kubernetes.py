@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from serving.actuators.deployment.limits import (
     same,
 )
 from serving.actuators.deployment.owners import require_sole_owner
-from serving.actuators.deployment.state import State, read_state
+from serving.actuators.deployment.state import State, read_state, with_pods_elsewhere
 from serving.actuators.kind import ActuatorKind, Server, require_held
 from serving.contract import Contract
 from serving.control.file_part import FilePart
@@ -151,7 +150,11 @@ class KubernetesDeployment:
         found = read_found(self._lease.annotation(ANNOTATION))
         if found is None:
             return False
-        read = partial(self._read, renamed=True)
+
+        def read() -> State:
+            state = self._read(renamed=True)
+            return self._with_pods_elsewhere(state, found) if found.deployment == state.uid else state
+
         state = read()
         back = GivingBack() if found.deployment != state.uid else giving_back(
             found, state, self._deployment, self._container, lowering)
@@ -171,6 +174,10 @@ class KubernetesDeployment:
     def _read(self, *, renamed: bool = False) -> State:
         """renamed: also where the template has no such container any more: older pods have it, replicas need none."""
         return read_state(self._api, self._deployment, self._container, renamed=renamed)
+
+    def _with_pods_elsewhere(self, state: State, found: Found) -> State:
+        """With pods that are the Deployment's no more, of which something is noted: they are given back in the end."""
+        return with_pods_elsewhere(self._api, state, self._container, found.names)
 
     def _without_new(self, state: State) -> State:
         """Without pods that no `apply` has set yet, which hold the template's limits while another pod has a value that
@@ -290,6 +297,7 @@ class KubernetesDeployment:
         found = read_found(self._lease.annotation(ANNOTATION))
         if found is None or found.deployment != state.uid:
             found = Found(state.uid)
+        state = self._with_pods_elsewhere(state, found)
         found = self._remembered(found.with_pods((*state.pods, *state.others), resized), wanted, state, scaled)
         changes: list[Change] = [self._resize(pod, wanted, found, differs[pod.uid]) for pod in resized]
         if scaled:

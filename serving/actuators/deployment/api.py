@@ -105,6 +105,7 @@ class Api:
         subresource: str = "",
         body: Json | None = None,
         selector: str = "",
+        fields: str = "",
         dry_run: bool = False,
     ) -> Json:
         """One request; the object, or list, that the server answers with.
@@ -116,6 +117,7 @@ class Api:
             subresource: scale, resize.
             body: an object; for a patch a strategic merge patch.
             selector: of labels, for a list.
+            fields: a selector of fields, for a list.
             dry_run: the server does everything, admission included, but store it.
 
         Raises:
@@ -123,7 +125,8 @@ class Api:
         """
         import urllib3.exceptions
 
-        query = [("labelSelector", selector)] if selector else []
+        selectors = (("labelSelector", selector), ("fieldSelector", fields))
+        query = [(key, value) for key, value in selectors if value]
         if verb in ("create", "update", "patch"):
             query += [("fieldManager", FIELD_MANAGER)] + ([("dryRun", "All")] if dry_run else [])
         content = "application/strategic-merge-patch+json" if verb == "patch" else "application/json"

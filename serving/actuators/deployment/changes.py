@@ -105,7 +105,7 @@ class Resize:
                                                      "limits": {**self.pod.asked["limits"], **self.limits}}))
 
     def again(self, state: State, in_doubt: "Sequence[Change]") -> "Resize | None":
-        """The same change of what stands now; None where the pod does not run any more. in_doubt: changes of this
+        """The same change of what stands now; None where the pod is gone. in_doubt: changes of this
         actuator that may stand by now.
         """
         now = self._now(state)
@@ -133,7 +133,7 @@ class Resize:
         return tuple(dict.fromkeys((*self.limits, *self.requests)))
 
     def _now(self, state: State) -> Pod | None:
-        return next((pod for pod in state.pods if pod.uid == self.pod.uid), None)
+        return next((pod for pod in (*state.pods, *state.others) if pod.uid == self.pod.uid), None)
 
     def _leaves(self, resource: str, now: Pod) -> bool:
         """Whether limit and request of a resource are what they are where this change was carried out."""

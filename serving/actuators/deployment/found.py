@@ -24,12 +24,14 @@ class Found:
         replicas: found; None where they were never set.
         pods: uid -> resources of the container before it was first resized.
         values: control -> values that it set and that may still stand.
+        names: uid -> name, of these pods; earlier versions noted none.
     """
 
     deployment: str
     replicas: int | None = None
     pods: Mapping[str, Resources] = field(default_factory=dict)
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def before(self, control: str, value: float, standing: Iterable[float | None]) -> "Found":
         """With `value` noted as about to be set, and without values that stand nowhere any more."""
@@ -40,9 +42,10 @@ class Found:
 
     def with_pods(self, pods: Iterable[Pod], resized: Iterable[Pod]) -> "Found":
         """With what `resized` ask for, each noted once; of `pods`, those that are there, alone."""
-        there = {pod.uid for pod in pods}
+        names = {pod.uid: pod.name for pod in pods}
         new = {pod.uid: pod.asked for pod in resized}
-        return replace(self, pods={**new, **{uid: asked for uid, asked in self.pods.items() if uid in there}})
+        noted = {**new, **{uid: asked for uid, asked in self.pods.items() if uid in names}}
+        return replace(self, pods=noted, names={uid: names[uid] for uid in noted})
 
     def set_here(self, control: str, value: float | None) -> bool:
         """Whether a value that stands is one that the actuator set."""
@@ -82,7 +85,7 @@ class Found:
     def text(self) -> str:
         """As the annotation."""
         return json.dumps({"deployment": self.deployment, "replicas": self.replicas, "pods": self.pods,
-                           "values": self.values}, sort_keys=True, separators=(",", ":"))
+                           "values": self.values, "names": self.names}, sort_keys=True, separators=(",", ":"))
 
 
 def read_found(text: str | None) -> Found | None:
@@ -99,7 +102,8 @@ def read_found(text: str | None) -> Found | None:
                 for uid, resources in read["pods"].items()}
         values = {name: tuple(float(value) for value in own) for name, own in read["values"].items()}
         replicas = None if read["replicas"] is None else int(read["replicas"])
-        return Found(str(read["deployment"]), replicas, pods, values)
+        names = {uid: str(name) for uid, name in read.get("names", {}).items()}
+        return Found(str(read["deployment"]), replicas, pods, values, names)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ActuatorError("refused", f"the annotation {ANNOTATION} of the lease must be what this actuator wrote, "
                                        f"got {text[:80]!r}; look at the Deployment's values, then remove it") from error

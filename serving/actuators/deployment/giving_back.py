@@ -37,7 +37,7 @@ def giving_back(found: Found, state: State, deployment: str, container: str, low
         lowering: also what was found below what stands; else that is `later`.
     """
     back = GivingBack()
-    for pod in state.pods:
+    for pod in (*state.pods, *state.others):
         if (before := found.pods.get(pod.uid)) is not None:
             limits: dict[str, str] = {}
             requests: dict[str, str] = {}

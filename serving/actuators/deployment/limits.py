@@ -121,8 +121,8 @@ def container_resources(specification: Json, container: str) -> Resources | None
 
 
 def pods_of(items: Iterable[Json], deployment: str, container: str) -> tuple[list[Pod], list[Pod]]:
-    """The pods of the Deployment that run and are not being stopped, by name; and the others that have not ended, such
-    as those of a node that is not heard of (Unknown).
+    """The pods of the Deployment that run, by name; and the others that may run again, such as those of a node that is
+    not heard of (Unknown). One that has ended or is being stopped is neither.
 
     A selector finds pods of others as well: one belongs to it where the ReplicaSet that owns it is called as the
     Deployment, with the pod's template hash.
@@ -130,23 +130,27 @@ def pods_of(items: Iterable[Json], deployment: str, container: str) -> tuple[lis
     running: list[Pod] = []
     others: list[Pod] = []
     for item in items:
-        metadata, status = item.get("metadata") or {}, item.get("status") or {}
-        resources = container_resources(item.get("spec") or {}, container)
-        template = str((metadata.get("labels") or {}).get("pod-template-hash"))
-        owner = f"{deployment}-{template}"
-        owned = any(reference.get("controller") and reference.get("kind") == "ReplicaSet"
-                    and reference.get("name") == owner for reference in metadata.get("ownerReferences") or [])
-        stopping, phase = bool(metadata.get("deletionTimestamp")), status.get("phase")
-        if resources is None or not owned or phase in ("Succeeded", "Failed"):
+        if (pod := read_pod(item, container)) is None:
             continue
-        conditions = {entry.get("type"): entry for entry in status.get("conditions") or []}
-        given = next((entry.get("resources") for entry in status.get("containerStatuses") or []
-                      if entry.get("name") == container), None)
-        pods = running if phase == "Running" and not stopping else others
-        pods.append(Pod(metadata["name"], metadata["uid"], metadata["resourceVersion"],
-                        _true(conditions.get("Ready")), resources, _resources(given)["limits"], _resize(conditions),
-                        template))
+        owner = f"{deployment}-{pod.template}"
+        if any(reference.get("controller") and reference.get("kind") == "ReplicaSet" and reference.get("name") == owner
+               for reference in item["metadata"].get("ownerReferences") or []):
+            (running if item["status"].get("phase") == "Running" else others).append(pod)
     return sorted(running, key=lambda pod: pod.name), others
+
+
+def read_pod(item: Json, container: str) -> Pod | None:
+    """A pod, whoever owns it; None where it has no such container, has ended, or is being stopped."""
+    metadata, status = item.get("metadata") or {}, item.get("status") or {}
+    resources = container_resources(item.get("spec") or {}, container)
+    if resources is None or metadata.get("deletionTimestamp") or status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    conditions = {entry.get("type"): entry for entry in status.get("conditions") or []}
+    given = next((entry.get("resources") for entry in status.get("containerStatuses") or []
+                  if entry.get("name") == container), None)
+    template = str((metadata.get("labels") or {}).get("pod-template-hash"))
+    return Pod(metadata["name"], metadata["uid"], metadata["resourceVersion"], _true(conditions.get("Ready")),
+               resources, _resources(given)["limits"], _resize(conditions), template)
 
 
 def _resize(conditions: Mapping[Any, Json]) -> tuple[str, str]:

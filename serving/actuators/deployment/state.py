@@ -1,7 +1,7 @@
 """A Deployment and its running pods, as they are read before each change."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.deployment.api import DEPLOYMENTS, PODS, Api, Json
@@ -12,6 +12,7 @@ from serving.actuators.deployment.limits import (
     amount,
     container_resources,
     pods_of,
+    read_pod,
     same,
 )
 
@@ -30,7 +31,7 @@ class State:
         template: resources of the container in a new pod.
         restarts: resources whose change restarts the container (resizePolicy).
         pods: that run.
-        others: that do not, and may do so again.
+        others: that do not, and may do so again; with `with_pods_elsewhere` those that are the Deployment's no more.
     """
 
     uid: str
@@ -100,6 +101,26 @@ def read_state(api: Api, deployment: str, container: str, *, renamed: bool = Fal
         int(status.get("readyReplicas") or 0), template, _restarts(pod_specification, container),
         tuple(running), tuple(others),
     )
+
+
+def with_pods_elsewhere(api: Api, state: State, container: str, names: Mapping[str, str]) -> State:
+    """The same, with those pods among `others` that are not the Deployment's any more and go on: a ReplicaSet gives up
+    a pod whose labels somebody changed. One request for each that is not in `state`.
+
+    Args:
+        api, container: see `read_state`.
+        state: what stands.
+        names: uid -> name, of pods that were the Deployment's.
+
+    Raises:
+        ActuatorError: they cannot be read.
+    """
+    there = {pod.uid for pod in (*state.pods, *state.others)}
+    items = [item for uid, name in sorted(names.items()) if uid not in there
+             for item in api.call("list", PODS, fields=f"metadata.name={name}").get("items", [])
+             if (item.get("metadata") or {}).get("uid") == uid]
+    elsewhere = [pod for item in items if (pod := read_pod(item, container)) is not None]
+    return replace(state, others=(*state.others, *elsewhere))
 
 
 def _selector(written: Json) -> str:

@@ -1,10 +1,11 @@
 """A small Kubernetes API server for tests: real HTTP on loopback, stateful, the paths in use. It is no cluster.
 
 It knows what the actuator depends on: resourceVersion and conflicts, dryRun=All, the scale and resize subresources,
-strategic merge by container name, label selectors (equality), RBAC by the rules of deploy/kubernetes-rbac.yaml, Status
-objects with the messages of kube-apiserver. A scale makes and stops pods at once, and a resize is done by a node at
-once, unless `node` says otherwise. Written after the documentation of: apimachinery pkg/api/errors, apiserver
-pkg/endpoints/handlers, kubernetes pkg/apis/core/validation (ValidatePodResize).
+strategic merge by container name, selectors (labels by equality, the name), RBAC by the rules of
+deploy/kubernetes-rbac.yaml, Status objects with the messages of kube-apiserver, answers of 504 to what is carried out
+all the same. A scale makes and stops pods at once, a ReplicaSet gives up a pod whose labels change, and a resize is
+done by a node at once, unless `node` says otherwise. Written after the documentation of: apimachinery pkg/api/errors,
+apiserver pkg/endpoints/handlers, kubernetes pkg/apis/core/validation (ValidatePodResize).
 
   GET             /apis/apps/v1/namespaces/{ns}/deployments/{name}
   PATCH           /apis/apps/v1/namespaces/{ns}/deployments/{name}/scale
@@ -134,11 +135,22 @@ class Cluster:
     def scale_to(self, replicas: int) -> None:
         """What `kubectl scale` and then the controllers of Kubernetes do."""
         self.edit("deployments", DEPLOYMENT, lambda item: item["spec"].update(replicas=replicas))
-        for pod in self.pods()[replicas:]:
+        owned = [pod for pod in self.pods() if pod["metadata"]["ownerReferences"]]
+        for pod in owned[replicas:]:
             del self.objects["pods", pod["metadata"]["name"]]
-        for _ in range(replicas - len(self.pods())):
+        for _ in range(replicas - len(owned)):
             self.store("pods", new_pod(self.version, self.objects["deployments", DEPLOYMENT]))
         self.edit("deployments", DEPLOYMENT, lambda item: item["status"].update(readyReplicas=replicas))
+
+    def relabel(self, index: int = 0, **labels: str) -> str:
+        """What `kubectl label --overwrite pod` does, and then the ReplicaSet's controller where its selector does not
+        find the pod any more: it takes its ownerReference away, and starts another pod. The pod goes on; its name.
+        """
+        name: str = self.pods()[index]["metadata"]["name"]
+        self.edit("pods", name, lambda pod: (pod["metadata"]["labels"].update(labels),
+                                             pod["metadata"].update(ownerReferences=[])))
+        self.scale_to(self.replicas)
+        return name
 
     def resize_by_hand(self, index: int = 0, **resources: Json) -> None:
         """What `kubectl patch pod --subresource resize` does to a container. resources: limits, requests."""
@@ -327,8 +339,10 @@ def respond(cluster: Cluster, method: str, target: str, body: Json, content_type
     match method, name:
         case "GET", "":
             wanted = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
+            key, _, called = query.get("fieldSelector", "").partition("=")
+            assert key in ("", "metadata.name"), f"a field that no list is selected by here: {key}"
             return {"kind": "List", "metadata": {"resourceVersion": str(cluster.version)}, "items": [
-                item for (kind, _), item in cluster.objects.items() if kind == plural
+                item for (kind, name), item in cluster.objects.items() if kind == plural and (not key or name == called)
                 and all(item["metadata"].get("labels", {}).get(key) == value for key, value in wanted)]}
         case "GET", _:
             return _known(cluster, group, plural, name)

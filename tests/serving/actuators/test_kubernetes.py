@@ -771,6 +771,87 @@ def test_what_was_found_of_a_pod_that_does_not_run_for_a_while_is_kept() -> None
     assert cores_of(cluster) == ["1", "1"]
 
 
+@pytest.mark.parametrize("comes_back", ["before", "after", "never"])
+def test_a_pod_that_does_not_run_is_set_back_with_the_others(comes_back: str) -> None:
+    """The server takes a resize of it, and its node carries it out once it is heard of."""
+    cluster = new_cluster(2)
+    found = cluster.resources()
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.5})
+        name = cluster.pods()[0]["metadata"]["name"]
+        cluster.edit("pods", name, lambda pod: pod["status"].update(phase="Unknown"))
+        target.apply({"target_cpu_limit_cores": 1.6})
+        assert cores_of(cluster) == ["1500m", "1600m"]
+        if comes_back == "before":
+            cluster.before.append(("resize.*assay$", lambda cluster: cluster.edit(
+                "pods", name, lambda pod: pod["status"].update(phase="Running"))))
+        assert target.restore() is True
+        if comes_back == "after":
+            cluster.edit("pods", name, lambda pod: pod["status"].update(phase="Running"))
+            assert target.present()["cpu_limit_cores"] == 1.0
+    assert [cluster.resources(index) for index in range(2)] == [found] * 2
+
+
+@pytest.mark.parametrize("new_process", [False, True])
+@pytest.mark.parametrize("label", ["app", "pod-template-hash"])
+def test_a_pod_that_the_deployment_gave_up_is_set_back_with_the_others(label: str, new_process: bool) -> None:
+    """As somebody takes one out of a service to look into it: until the end it has what was set last of it."""
+    cluster = new_cluster(2)
+    found = cluster.resources()
+    with serve(cluster) as url:
+        target = actuator(url)
+        target.acquire(ME)
+        target.apply({"target_cpu_limit_cores": 1.5})
+        name = cluster.relabel(**{label: "debug"})
+        target.present()
+        target.apply({"target_cpu_limit_cores": 1.6, "target_replicas": 3.0})
+        assert limits_of(cluster, name)["cpu"] == "1500m" and sorted(cores_of(cluster)) == [
+            "1", "1500m", "1600m", "1600m"]
+        if new_process:
+            target = actuator(url)
+            target.acquire(ME)
+        target.apply({"target_cpu_limit_cores": 1.7})
+        cluster.before.append(("resize.*assay$", lambda cluster: cluster.touch("pods", name)))
+        assert target.restore() is True
+    assert [cluster.resources(index) for index in range(len(cluster.pods()))] == [found] * 3
+    assert cluster.replicas == 2
+
+
+def test_of_a_pod_that_was_given_up_and_changed_by_somebody_else_nothing_is_set_back() -> None:
+    cluster = new_cluster(2, SHARED)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.5})
+        name = cluster.relabel(app="debug")
+        cluster.resize_by_hand(limits={"cpu": "3"}, requests={"cpu": "2"})
+        with pytest.raises(ActuatorError, match=f"changed them: cpu of pod {name}, cpu request of pod {name}$"):
+            target.restore()
+        assert limits_of(cluster, name)["cpu"] == "3"
+
+
+def test_a_pod_that_is_gone_is_looked_for_once() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.5})
+        del cluster.objects["pods", cluster.pods()[0]["metadata"]["name"]]
+        for cores in (1.6, 1.7, 1.8):
+            target.apply({"target_cpu_limit_cores": cores})
+        target.restore()
+    assert len([line for line, _ in cluster.requests if "fieldSelector" in line]) == 1
+
+
+def test_what_an_earlier_version_noted_without_names_is_set_back() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 1.5})
+        def without_names(item: dict) -> None:
+            found = json.loads(item["metadata"]["annotations"][ANNOTATION])
+            del found["names"]
+            item["metadata"]["annotations"][ANNOTATION] = json.dumps(found)
+        cluster.edit("leases", "assay-web", without_names)
+        assert target.restore() is True
+    assert cores_of(cluster) == ["1", "1"]
+
+
 def test_another_deployment_of_the_same_name_has_nothing_to_be_restored() -> None:
     cluster = new_cluster(2)
     with acting(cluster) as target:
