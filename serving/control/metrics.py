@@ -24,7 +24,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from feature_store.errors import InputError
 from serving.control.control_step import ControlStep
 from serving.control.parts import Model
+from serving.control.shield import Reason
 
+ALERTED_REASONS: tuple[Reason, ...] = ("rate", "range", "missed")  # of a policy's decision that the shield changed
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -66,7 +68,7 @@ class Metrics:
         for actor in ("policy", "fallback", "nobody"):
             self._steps.labels(**own, actor=actor)
         for control in controls:
-            for reason in ("rate", "range"):
+            for reason in ALERTED_REASONS:
                 self._changes.labels(**own, control=control, reason=reason, actor="policy")
         self._model = model
         self._begin_ranges()

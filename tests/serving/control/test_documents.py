@@ -14,7 +14,7 @@ from models.tasks.task import load_task
 from pipelines.controller_command_line import make_parser
 from serving.actuators.cgroup import CgroupTarget
 from serving.control.controller_file import read_controller_file
-from serving.control.metrics import Metrics
+from serving.control.metrics import ALERTED_REASONS, Metrics
 from serving.control.parts import Model
 from systems.autoscaling.observer import AutoscalingObserver
 
@@ -79,6 +79,12 @@ def test_alerts_ask_for_metrics_that_there_are():
     assert len(yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]) == 8
 
 
+def test_the_alert_of_the_shield_is_of_what_begins_at_0():
+    """To Prometheus the first sample of a counter is no increase."""
+    (asked,) = re.findall(r'shield_changes_total{actor="policy",reason=~"([^"]+)"}', ALERTS.read_text())
+    assert tuple(asked.split("|")) == ALERTED_REASONS
+
+
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None,
                                     reason="needs the Debian package prometheus (make debian)")
 
@@ -104,9 +110,12 @@ def test_alerts_are_rules_of_prometheus():
     ("AssayControlSilent", "19m", {'last_step_time_seconds{C="web",pod="a"}': "0x4 300x4 600x4 900x60",
                                    'interval_seconds{C="web",pod="a"}': "300x80"}, []),
     ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="policy",reason="rate"}': "0x50 1x9"}, ["web"]),
+    ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="policy",reason="missed"}': "0x50 1"}, ["web"]),
+    ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="policy",reason="budget"}': "0x50 1x9"}, []),
     ("AssayControlShielded", "1h", {'shield_changes_total{C="web",actor="fallback",reason="rate"}': "0x50 1x9"}, []),
 ], ids=["a replaced pod", "dead for a day", "dead, of five minutes", "alive, of five minutes",
-        "the first change of a proved policy", "of its fallback"])
+        "the first change of a proved policy", "what it takes away while the objective is missed",
+        "an operator's budget", "of its fallback"])
 def test_what_fires(alert, at, values, fires, tmp_path):
     label = "app_kubernetes_io_name"
     series = [{"series": "assay_control_" + name.replace("{C", '{task="autoscaling",workload="nginx",' + label),

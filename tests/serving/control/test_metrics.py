@@ -65,7 +65,7 @@ def test_what_alerts_watch_begins_at_0():
     champions = [Model(SimpleNamespace(familiar=Familiar(one, {"rate_rps": 1.0})), "", "abc") for one in seen]
     metrics = Metrics("autoscaling", "nginx", lambda: champions[0], lambda: 0.0, ["replicas"])
     begun = generate_latest(metrics.registry).decode()
-    for reason in ("rate", "range"):
+    for reason in ("rate", "range", "missed"):
         assert (f'assay_control_shield_changes_total{{actor="policy",control="replicas",reason="{reason}",{OWN}}} 0.0'
                 in begun)
     assert f'out_of_distribution_total{{range="rate",{OWN}}} 0.0' in begun and 'range="load"' not in begun
