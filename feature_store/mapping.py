@@ -11,7 +11,7 @@ mapping:
                  unit s, ms, us, ns or iso; zone: of times that carry none; window_s: length of a row's
                  window. Without `time` the rows get a synthetic order and the checks of time are skipped.
     columns:     {psi_io_some: {column: io, unit: percent, scale: 1.0}, latency_ms: {column: rt, unit: us}}
-                 the left side is a column of the schema or of the task; value * scale is in `unit`.
+                 the left side is a column of the schema or of the task; value * scale (above 0) is in `unit`.
     header:      {rows: 2, names: 1}          optional: rows of a CSV file above the data, and the one with the names
     bad_rows:    {drop: true, at_most: 1 %}   optional: a few bad rows are dropped (bad_rows.py)
     keep:        [model]                      further columns, as they are (what the task splits by)

@@ -92,7 +92,7 @@ class ColumnFields(Written):
 
     column: Text = Field(description="Its name in the file")
     unit: str | None = Field(default=None, description="Unit in the file; default: that of the schema or the task")
-    scale: float = Field(default=1.0, description="Factor from the file's values to `unit`")
+    scale: PositiveNumber = Field(default=1.0, description="Factor from the file's values to `unit`")
 
 
 class MappingFile(Written):

@@ -91,8 +91,10 @@ def test_header_bad_rows_and_names_of_columns_are_read(write):
                                        r"you mean 'Europe/Berlin'\?"),
     ("window_s: 30", "window_s: 0", "time.window_s: expected a number above 0, got 0"),
     ("window_s: 30", "window_s:", "time.window_s: expected a number above 0, got nothing; leave the field out"),
-    ("scale: 2", "scale: two", "columns.latency_ms.scale: expected a number, got 'two'"),
-    ("scale: 2", "scale: '2'", "columns.latency_ms.scale: expected a number, got '2'; write it without quotes"),
+    ("scale: 2", "scale: 0", r"columns.latency_ms.scale: expected a number above 0, got 0 \(.*mapping.yaml, line 7\)"),
+    ("scale: 2", "scale: -1", r"columns.latency_ms.scale: expected a number above 0, got -1 \(.*, line 7\)"),
+    ("scale: 2", "scale: two", "columns.latency_ms.scale: expected a number above 0, got 'two'"),
+    ("scale: 2", "scale: '2'", "columns.latency_ms.scale: expected a number above 0, got '2'; write it without quotes"),
     ("scale: 2", "scale: 2e-3", "columns.latency_ms.scale: .* YAML reads 2e-3 as text, write 2.0e-3"),
     ("column: io", "column: 3", "columns.psi_io_some.column: expected a text .*, got 3; write it in quotes"),
     ("{column: app}", "{column: app, constant: x}", "workload: expected one of `constant`, `column`, "
