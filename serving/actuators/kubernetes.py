@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
-from serving.actuators.actuator import ActuatorError, Applied
+from serving.actuators.actuator import ActuatorError, Applied, Kind
 from serving.actuators.deployment.api import CONNECT_S, READ_S, Api, cluster_configuration
-from serving.actuators.deployment.changes import Change, Resize, Scale, carry_out, rehearse, set_back
+from serving.actuators.deployment.changes import Change, InDoubt, Resize, Scale, carry_out, rehearse, set_back
 from serving.actuators.deployment.found import ANNOTATION, Found, read_found
 from serving.actuators.deployment.giving_back import GivingBack, giving_back
 from serving.actuators.deployment.lease import Lease
@@ -87,7 +87,7 @@ class KubernetesDeployment:
         self._lease = Lease(api, _lease_of(deployment), int(lease_s), clock)
         self._seen: Mapping[str, Any] | None = None  # what the present decision started from, as it is asked for
         self._decided: Mapping[str, float] | None = None  # the same as `present` said it
-        self._in_doubt: list[Change] = []  # sent from here, and the server may still carry them out
+        self._in_doubt = InDoubt(clock)
         self._known: Collection[str] | None = None  # uids of pods that were there at the last `apply`
         self._gives_back = gives_back
         state = self._read(renamed=gives_back)
@@ -105,7 +105,7 @@ class KubernetesDeployment:
         new ones, which the next `apply` resizes, are left out.
         """
         state = self._read(renamed=self._gives_back)
-        self._settle(state)
+        self._in_doubt.settle(state)
         self._seen, self._decided = state.asked(), self._without_new(state).present()
         return self._decided
 
@@ -125,7 +125,7 @@ class KubernetesDeployment:
         state = self._read()
         self._require_limits(state)
         self._require_unchanged(state)
-        self._settle(state)
+        self._in_doubt.settle(state)
         older = self._without_new(state)
         self._known = {pod.uid for pod in older.pods}
         now = older.present()
@@ -145,7 +145,7 @@ class KubernetesDeployment:
 
     def restore(self, *, lowering: bool = True) -> bool:
         """See `Actuator`. It needs the lease. Each value is set back on its own; what somebody else changed since
-        stays, as does what is refused, and is raised at the end.
+        stays, as does what is refused or may still come of an earlier write, and is raised at the end.
         """
         found = read_found(self._lease.annotation(ANNOTATION))
         if found is None:
@@ -156,20 +156,31 @@ class KubernetesDeployment:
             return self._with_pods_elsewhere(state, found) if found.deployment == state.uid else state
 
         state = read()
+        self._in_doubt.settle(state)
         back = GivingBack() if found.deployment != state.uid else giving_back(
             found, state, self._deployment, self._container, lowering)
         done, failed, error = set_back(back.changes, self._api, read, self._lease.require, self._in_doubt)
-        if not back.later and error is None:
+        late = self._late(read, found, lowering) if error is None and self._in_doubt.changes else []
+        if not back.later and not late and error is None:
             self._lease.annotate(ANNOTATION, None)
         said = [f"not set back, since {why}: {', '.join(names)}" for why, names in (
             ("somebody else changed them", back.left),
             ("no limit was found there, and a pod that runs cannot lose one (a new pod has none)", back.unlimited),
             ("more is set than was found (`assay release` gives it back)", back.later),
+            ("a write that the server did not answer in time may still come (`assay release` gives it back)", late),
             (f"it failed (`assay release` tries again; of the first: {error})", failed)) if names]
         if said:
-            kind = error.kind if error is not None else "conflict" if back.left else "refused"
-            raise ActuatorError(kind, "; ".join(said), partly=done) from error
+            kind: Kind = "conflict" if back.left else "unreachable" if late else "refused"
+            raise ActuatorError(kind if error is None else error.kind, "; ".join(said), partly=done) from error
         return found.deployment == state.uid
+
+    def _late(self, read: Callable[[], State], found: Found, lowering: bool) -> list[str]:
+        """What an earlier write that was in doubt may still set, or has set while the rest was set back."""
+        state = read()
+        self._in_doubt.settle(state)
+        came = [] if found.deployment != state.uid else giving_back(
+            found, state, self._deployment, self._container, lowering).changes
+        return list(dict.fromkeys(name for change in (*self._in_doubt.changes, *came) for name in change.names()))
 
     def _read(self, *, renamed: bool = False) -> State:
         """renamed: also where the template has no such container any more: older pods have it, replicas need none."""
@@ -216,14 +227,10 @@ class KubernetesDeployment:
                      if pod.uid in found.pods and not any(waits(name, pod) for name in RESOURCE)}
         return replace(state, pods=tuple(pod for pod in state.pods if pod.uid in known or not is_new(pod)))
 
-    def _settle(self, state: State) -> None:
-        """What was in doubt of an object that has another version by now stands in it, or never will."""
-        self._in_doubt = [change for change in self._in_doubt if change.may_come(state)]
-
     def _require_unchanged(self, state: State) -> None:
         """What was raised by hand while it was decided is not undone by who has not seen it."""
         seen, self._seen = self._seen, None
-        now, ours = state.asked(), [change.asks() for change in self._in_doubt]
+        now, ours = state.asked(), [change.asks() for change in self._in_doubt.changes]
         if changed := [name for name, value in (seen or {}).items() if now.get(name, value) != value
                        and not any(name in asks and asks[name] == now[name] for asks in ours)]:
             raise ActuatorError("conflict", f"what {self.name} asks for was changed by somebody else since it was read "
@@ -309,7 +316,7 @@ class KubernetesDeployment:
 
     def _remembered(self, found: Found, wanted: Mapping[str, float], state: State, scaled: bool) -> Found:
         for name, value in wanted.items():
-            may_come = [change.values()[name] for change in self._in_doubt if name in change.values()]
+            may_come = [change.values()[name] for change in self._in_doubt.changes if name in change.values()]
             if name in RESOURCE:
                 limits = [pod.limit(RESOURCE[name]) for pod in (*state.pods, *state.others)]
                 found = found.before(name, value, [*limits, *may_come])

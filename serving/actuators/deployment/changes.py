@@ -7,7 +7,7 @@ on its own instead, without a rehearsal: one that is refused keeps none of the o
 
 A server that answers 5xx (504: its own time ran out) may have carried a patch out, and may do so after the answer: what
 it holds is read, and a patch that stands counts as carried out. One that does not is in doubt: until the object has
-another resourceVersion the server may still take it, and what it then sets is ours.
+another resourceVersion, or the time of a request is up, the server may still take it, and what it then sets is ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ from serving.actuators.deployment.api import DEPLOYMENTS, PODS, Api, ApiError, J
 from serving.actuators.deployment.limits import RESOURCE, Pod, amount, same
 from serving.actuators.deployment.state import State, asked_of_pod
 
+LATE_S = 60.0  # after which a server gives a request up: kube-apiserver's --request-timeout, by default
 TRIES = 5  # of one patch; a status of a busy Deployment changes a few times a second
 
 
@@ -51,9 +52,9 @@ class Scale:
         """What `State.asked` says of it where it stands."""
         return {"replicas": self.replicas}
 
-    def again(self, state: State, in_doubt: "Sequence[Change]") -> "Scale":
+    def again(self, state: State, in_doubt: "InDoubt") -> "Scale":
         """The same change of what stands now. in_doubt: changes of this actuator that may stand by now."""
-        ours = [change.replicas for change in (self, *in_doubt) if isinstance(change, Scale)]
+        ours = [change.replicas for change in (self, *in_doubt.changes) if isinstance(change, Scale)]
         if state.replicas not in (self.before, *ours):
             raise ActuatorError("conflict", f"somebody else set the replicas of {self.deployment} at the same time: "
                                             f"{self.before} when they were read, {state.replicas} now")
@@ -104,12 +105,13 @@ class Resize:
         return asked_of_pod(replace(self.pod, asked={**self.pod.asked,
                                                      "limits": {**self.pod.asked["limits"], **self.limits}}))
 
-    def again(self, state: State, in_doubt: "Sequence[Change]") -> "Resize | None":
+    def again(self, state: State, in_doubt: "InDoubt") -> "Resize | None":
         """The same change of what stands now; None where the pod is gone. in_doubt: changes of this
         actuator that may stand by now.
         """
         now = self._now(state)
-        ours = [self, *(change for change in in_doubt if isinstance(change, Resize) and change.pod.uid == self.pod.uid)]
+        ours = [change for change in (self, *in_doubt.changes)
+                if isinstance(change, Resize) and change.pod.uid == self.pod.uid]
         if now is not None and not all(_asked(now, resource) == _asked(self.pod, resource)
                                        or any(change._leaves(resource, now) for change in ours)
                                        for resource in self._resources):
@@ -146,6 +148,28 @@ class Resize:
 Change = Scale | Resize
 
 
+class InDoubt:
+    """Changes that were sent, and that the server may still carry out. clock: monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._sent: list[tuple[Change, float]] = []  # and when that was known
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """All of them."""
+        return tuple(change for change, _ in self._sent)
+
+    def add(self, change: Change) -> None:
+        """One that was sent just now."""
+        self._sent.append((change, self._clock()))
+
+    def settle(self, state: State) -> None:
+        """Forgets those that stand in `state`, or never will."""
+        now = self._clock()
+        self._sent = [(change, at) for change, at in self._sent if change.may_come(state) and now - at < LATE_S]
+
+
 def _asked(pod: Pod, resource: str) -> Mapping[str, float | None]:
     return {"limits": pod.limit(resource), "requests": pod.request(resource)}
 
@@ -161,7 +185,7 @@ def request_name(resource: str, pod: Pod) -> str:
 
 
 def rehearse(
-    changes: Sequence[Change], api: Api, read: Callable[[], State], in_doubt: list[Change]
+    changes: Sequence[Change], api: Api, read: Callable[[], State], in_doubt: InDoubt
 ) -> list[Change]:
     """Has the server do all of them but store them; those that can be carried out, as of now.
 
@@ -176,7 +200,7 @@ def rehearse(
 
 def carry_out(
     changes: Sequence[Change], api: Api, read: Callable[[], State], still_ours: Callable[[], None],
-    in_doubt: list[Change]
+    in_doubt: InDoubt
 ) -> Mapping[str, float]:
     """One after the other, and none after one that fails; control -> value that was set.
 
@@ -200,7 +224,7 @@ def carry_out(
 
 def set_back(
     changes: Sequence[Change], api: Api, read: Callable[[], State], still_ours: Callable[[], None],
-    in_doubt: list[Change]
+    in_doubt: InDoubt
 ) -> tuple[Mapping[str, float], list[str], ActuatorError | None]:
     """Each on its own, whatever becomes of the others, and each resource on its own where both are refused together.
 
@@ -237,7 +261,7 @@ def set_back(
     return done, failed, first
 
 
-def _send(change: Change, api: Api, read: Callable[[], State], in_doubt: list[Change], dry_run: bool
+def _send(change: Change, api: Api, read: Callable[[], State], in_doubt: InDoubt, dry_run: bool
           ) -> Change | None:
     """What was sent in the end; None where the pod is gone, which its successor makes up for at the next apply."""
     tries = 1
@@ -251,7 +275,7 @@ def _send(change: Change, api: Api, read: Callable[[], State], in_doubt: list[Ch
             if isinstance(error, ApiError) and error.in_doubt:
                 if error.status and _stands(change, read):  # without an answer another one would only be waited for
                     return change
-                in_doubt.append(change)
+                in_doubt.add(change)
             if error.kind != "conflict" or tries == TRIES:
                 raise
         again = change.again(read(), in_doubt)

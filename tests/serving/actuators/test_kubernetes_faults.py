@@ -203,6 +203,39 @@ def test_a_write_that_is_carried_out_after_another_decision_is_given_back() -> N
     assert cluster.resources()["limits"]["cpu"] == "1"
 
 
+@pytest.mark.parametrize("lands", ["scale.*assay$", "never"])
+def test_what_an_unanswered_write_may_still_set_keeps_the_note_of_what_was_found(lands: str) -> None:
+    """It comes while replicas are set back, and the limit is as found when it is looked at; or it may come later."""
+    cluster = new_cluster(1)
+    with serve(cluster) as url:
+        target = actuator(url)
+        target.acquire(ME)
+        target.apply({"target_replicas": 2.0})
+        cluster.faults.append(Fault("resize.*assay$", 504, TIMEOUT, carried_out=lands, times=1))
+        with pytest.raises(ActuatorError, match="it may have been carried out"):
+            target.apply({"target_cpu_limit_cores": 2.0})
+        name = cluster.pods()[0]["metadata"]["name"]
+        with pytest.raises(ActuatorError, match=f"may still come .*: cpu of pod {name}$") as late:
+            target.restore()
+        assert (late.value.kind, late.value.partly) == ("unreachable", {"target_replicas": 1.0})
+        assert cluster.resources()["limits"]["cpu"] == ("1" if lands == "never" else "2")
+        later = actuator(url)
+        later.acquire(ME)
+        assert later.restore() is True
+    assert cluster.resources()["limits"]["cpu"] == "1"
+
+
+def test_a_write_is_in_doubt_no_longer_than_a_server_works_at_it() -> None:
+    cluster, clock = new_cluster(1), Clock()
+    with acting(cluster, clock=clock) as target:
+        cluster.faults.append(Fault("resize.*assay$", 504, TIMEOUT, times=1))
+        with pytest.raises(ActuatorError, match="it may have been carried out"):
+            target.apply({"target_cpu_limit_cores": 2.0})
+        clock.now += 60
+        target.acquire(ME)
+        assert target.restore() is True
+
+
 @pytest.mark.parametrize("settled", [False, True])
 def test_what_somebody_else_sets_is_a_conflict_where_a_write_is_in_doubt_too(settled: bool) -> None:
     """Once the Deployment has another version, the server takes no write of the older one any more."""
