@@ -16,12 +16,11 @@ What was checked is what is used: `Bundle.model` holds the checked bytes, nothin
 """
 
 import hashlib
-import math
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NewType, Protocol
+from typing import TYPE_CHECKING, Any, NewType, Protocol
 
 from feature_store.errors import InputError, MissingToolError, RefusedError
 from feature_store.strict_json import parse_json
@@ -32,9 +31,13 @@ from models.verification.checker.archive import Rejected
 from models.verification.proof_document import FORMAT as PROOF_FORMAT
 from models.verification.proof_document import read_document
 from serving.contract import ENCODER_FILE, MODEL_FILE, SPECIFICATION_FILE, Contract
+from serving.driving_spec import DrivingSpec
 from serving.guarantee_spec import GUARANTEE_FILE, GuaranteeSpec
 from serving.promise import Promise, read_promise
 from serving.signature import SIGNATURE_FILE, read_folder, verify_files, verify_with_library
+
+if TYPE_CHECKING:  # it imports numpy alone, but only a deep check needs it
+    from models.control.contract.guarantee import GuaranteeChecker
 
 PROOF_FILE = "proof.npz"
 _FILES = frozenset({MODEL_FILE, SPECIFICATION_FILE, "contract.json", "evidence.json", "gates.json"})
@@ -217,38 +220,47 @@ def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:
             accepted, reason = False, str(error)
     if not accepted:
         raise RefusedError(f"proof must prove the specification, got: {reason} ({bundle.folder})")
-    if bundle.contract.guarantee is not None:
-        _check_guarantee(bundle, bundle.contract.guarantee)
+    _check_policy(bundle)
 
 
-def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
+def _check_policy(bundle: Bundle) -> None:
+    """Of a contract of a policy: that it says what its system does, and what is guaranteed of the closed loop."""
+    guarantee, driving = bundle.contract.guarantee, bundle.contract.driving
+    if guarantee is None and driving is None and bundle.contract.fallback is None:
+        return
     # Only a deep check needs them, and they import onnx.
     from feature_store.strict_yaml import parse_yaml
     from models.control.contract.acting import comes_along, load_acting
-    from models.control.contract.guarantee import executed, narrower
-    from serving.own_interface import other_interface
+    from serving.own_interface import bounds_for_all, other_interface
 
-    text, driving = bundle.files[SPECIFICATION_FILE].decode("utf-8"), bundle.contract.driving
-    specification = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")
     module = "" if driving is None else driving.acting.module
-    check = load_acting(module).check_guarantee if comes_along(module) else None
-    if driving is None or check is None:
+    check = load_acting(module).check_guarantee if guarantee is not None and comes_along(module) else None
+    if guarantee is not None and check is None:
         raise RefusedError("guarantee must be of a system that comes with Assay and has a law, got "
                            f"{module or 'none'} ({bundle.folder})")
-    if reason := other_interface(bundle.contract):
-        raise RefusedError(f"guarantee must be of a policy that is driven as its system is: {reason} "
+    text = bundle.files[SPECIFICATION_FILE].decode("utf-8")
+    specification = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")
+    if reason := other_interface(bundle.contract) or bounds_for_all(bundle.contract, specification):
+        raise RefusedError(f"contract must say of a policy what its system does: {reason} "
                            f"({bundle.folder}/contract.json)")
-    # what is beyond these no policy is shown (inputs.py), and a target beyond its safe range nobody sets
-    shown = {one.name: (-math.inf if one.physical_minimum is None else one.physical_minimum,
-                        math.inf if one.physical_maximum is None else one.physical_maximum)
-             for one in bundle.contract.inputs}
-    ranges = {} if bundle.contract.fallback is None else bundle.contract.fallback.safe_ranges
-    present = {driving.current[name]: (one.minimum, one.maximum) for name, one in ranges.items()}
+    if guarantee is not None and check is not None and driving is not None:
+        _check_guarantee(bundle, guarantee, driving, specification, check)
+
+
+def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec, driving: DrivingSpec, specification: Mapping[str, Any],
+                     check: "GuaranteeChecker") -> None:
+    from models.control.contract.guarantee import executed, held_live, narrower
+    from serving.own_interface import shown_by, targets_of
+
+    # what is beyond these no policy is shown, and a target beyond its safe range nobody sets
+    shown, targets = shown_by(bundle.contract), targets_of(bundle.contract)
+    present = {one.present: (one.low, one.high) for one in targets.values()}
     if reason := narrower(specification, shown, present, driving.settings):
         raise RefusedError(f"guarantee must rest on what holds of all that may be observed: {reason} "
                            f"({bundle.folder}/{SPECIFICATION_FILE})")
-    found = check(bundle.files[GUARANTEE_FILE], bundle.model, executed(specification, bundle.model), driving.settings,
-                  driving.levels, CHECK_SECONDS)
+    proved_of_all = held_live(executed(specification, bundle.model), targets, shown)
+    found = check(bundle.files[GUARANTEE_FILE], bundle.model, proved_of_all, driving.settings, driving.levels,
+                  CHECK_SECONDS)
     if not found.accepted:
         raise RefusedError(f"guarantee must be proved, got: {found.reason} ({bundle.folder}/{GUARANTEE_FILE})")
     proved = replace(guarantee, statement=found.statement, about=found.about, at_most=dict(found.at_most))

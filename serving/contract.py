@@ -198,10 +198,8 @@ class Contract:
         names, targets = [item.name for item in inputs], [item.name for item in outputs]
         fallback = fallback_spec(data["fallback"], targets, names) if "fallback" in data else None
         driving = driving_spec(data["driving"], names, targets) if "driving" in data else None
-        for name, levels in (driving.levels if driving else {}).items():
-            safe = fallback.safe_ranges[name] if fallback else None
-            _check(safe is None or {safe.minimum, safe.maximum} <= {*levels}, f"levels of {name}",
-                   "have the ends of its safe range among them", list(levels), "contract.json")
+        if driving is not None:
+            _require_driven(driving, fallback, inputs, outputs)
         return cls(
             task=data["task"],
             workload=data["workload"],
@@ -218,6 +216,30 @@ class Contract:
             driving=driving,
             guarantee=guarantee_spec(data["guarantee"]) if "guarantee" in data else None,
         )
+
+
+def _require_driven(driving: DrivingSpec, fallback: FallbackSpec | None, inputs: tuple[InputSpec, ...],
+                    outputs: tuple[OutputSpec, ...]) -> None:
+    """That settings, levels and safe ranges fit what else is said of the inputs and targets that they are of."""
+    for one in inputs:
+        if one.name not in driving.settings:
+            continue
+        value = driving.settings[one.name]
+        _check(one.name not in driving.current.values(), f"setting {one.name}",
+               "be an input that never changes, no present value of a target", value, "contract.json")
+        _check(one.minimum <= value <= one.maximum and (one.values is None or value in one.values),
+               f"setting {one.name}", f"lie in the verified box, {one.minimum:g} to {one.maximum:g}, whose edge would "
+               "be shown in its place", value, "contract.json")
+    if fallback is None:
+        return
+    for item in outputs:
+        safe, levels = fallback.safe_ranges[item.name], driving.levels.get(item.name)
+        low = -math.inf if item.physical_minimum is None else item.physical_minimum
+        high = math.inf if item.physical_maximum is None else item.physical_maximum
+        _check(low <= safe.minimum and safe.maximum <= high, f"safe range of {item.name}",
+               f"lie in its physical range {low:g} to {high:g}", [safe.minimum, safe.maximum], "contract.json")
+        _check(levels is None or {safe.minimum, safe.maximum} <= {*levels}, f"levels of {item.name}",
+               "have the ends of its safe range among them", levels, "contract.json")
 
 
 def _entry(item: InputSpec) -> dict[str, Any]:

@@ -8,7 +8,6 @@ step, nor one away from `safe_side` ("more", which may be left out, or "less") w
 nor one above its `ceilings`, where there are some ({"room_c": {"start": 3, "end": 1, "at_most": 2}}).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -16,7 +15,7 @@ from typing import Any, get_args
 from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
 from feature_store.names import check_label
-from models.control.contract.signals import Ceiling, SafeSide
+from models.control.contract.signals import Ceiling, SafeSide, most_allowed
 
 _WHERE = "contract.json, fallback"
 _KEYS = {"rule", "settings", "safe_ranges"}
@@ -36,9 +35,7 @@ class SafeRange:
 
     def at_most(self, seen: Mapping[str, float]) -> float:
         """The most by the range and its ceilings; of an input that is not known nothing follows."""
-        off = (one.taken_off(self.maximum) * one.share(seen[name]) for name, one in self.ceilings.items()
-               if math.isfinite(seen.get(name, math.nan)))
-        return self.maximum - sum(off)
+        return most_allowed(self.maximum, self.ceilings, seen)
 
     def to_json(self) -> dict[str, Any]:
         """As in contract.json."""

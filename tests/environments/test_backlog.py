@@ -167,6 +167,9 @@ def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: st
      "from 150, which one step reaches .* got 144"),
     ({"specification": {"box": {"slo_s": ["0.5 slo", 2]}, "properties": [
         {"range": {"output": "target_capacity_rps", "minimum": 1}}]}}, "a multiple of a setting.*'0.5 slo'; did you"),
+    ({"specification": {"box": {"slo_s": [3, 4]}, "properties": [
+        {"range": {"output": "target_capacity_rps", "minimum": 1}}]}},
+     "workloads.shop.settings.slo_s: expected 3 to 4, the specification's box of slo_s, got 2"),
 ])
 def test_what_does_not_fit_the_environment_is_refused_before_any_work(change: dict[str, Any], message: str) -> None:
     task = parse_task({**yaml.safe_load(TASK.read_text()), **change}, "task.yaml")

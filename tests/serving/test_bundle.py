@@ -342,6 +342,31 @@ def test_a_guarantee_without_a_word_in_the_contract_and_of_an_unknown_law_is_ref
             check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
 
 
+@pytest.mark.parametrize(("module", "reason"), [
+    ("systems.autoscaling.acting", "contract must say of a policy what its system does: acting must be installed"),
+    ("systems.nothing.acting", "acting must be of a system that comes with Assay"), ("my_package.acting", "")])
+def test_a_policy_is_held_to_its_system_without_a_guarantee_too(bundle: Path, keys: Keys, module: str,
+                                                                reason: str) -> None:
+    guaranteed(bundle, keys, module=module)
+    contract = json.loads((bundle / "contract.json").read_text())
+    safe = {one["name"]: {"minimum": 1.0, "maximum": 2.0, "most_down": 0.5, "most_up": 0.5}
+            for one in contract["outputs"]}
+    contract["fallback"] = {"rule": "mine", "settings": {}, "safe_ranges": safe}
+    del contract["guarantee"]
+    (bundle / "contract.json").write_text(json.dumps(contract))
+    (bundle / "guarantee.npz").unlink()
+    sign_folder(bundle, keys[0])
+
+    def deep() -> None:
+        check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
+
+    if reason:
+        with pytest.raises(RefusedError, match=reason):
+            deep()
+    else:
+        deep()
+
+
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_changed_byte_in_any_file_goes_unnoticed(shared: Path, keys: Keys, data: st.DataObject) -> None:

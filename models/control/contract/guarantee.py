@@ -2,7 +2,8 @@
 
 A guarantee rests on properties as they hold of all that a policy may be shown. One that is proved of less says nothing
 of the rest, for what lies beyond the box is fed as its edge: `narrower` is asked before a guarantee is made, and again
-before one is accepted.
+before one is accepted. So is `held_live`: in a step in which the policy may not decide somebody else does, of whom
+nothing is proved, and only what the shield keeps holds then.
 """
 
 import math
@@ -14,8 +15,11 @@ import numpy as np
 
 from feature_store.errors import RefusedError
 from feature_store.strict_json import parse_json
+from models.control.contract.signals import Ceiling, most_allowed
 from models.verification.checker.archive import Rejected
 from models.verification.closed_loop.answer import GuaranteeCheck
+
+EXACT = 1e-9  # share by which arithmetic may miss a bound
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class GuaranteeChecker(Protocol):
         """Args:
         content: of the guarantee's file; model: of the policy's.
         properties: what is proved of the model itself, of all that it may be shown (`narrower`), as it holds of what
-            is executed (`executed`).
+            is executed (`executed`), without bounds that others may exceed (`held_live`).
         settings: inputs of the policy that never change.
         levels: target -> the only values that may be set, ascending; without those of which any may.
         seconds: limit.
@@ -64,6 +68,83 @@ def narrower(specification: Mapping[str, Any], shown: Mapping[str, tuple[float, 
             return (f"the specification's box must cover all that the policy may be shown of {name}, {low:g} to "
                     f"{high:g}, got {proved}")
     return ""
+
+
+@dataclass(frozen=True)
+class HeldLive:
+    """What the shield keeps of a target, whoever acts: the policy, the fallback, or an operator's rule.
+
+    Attributes:
+        low, high: ends of its safe range.
+        present: the signal of its present value.
+        ceilings: signal -> ceiling.
+    """
+
+    low: float
+    high: float
+    present: str
+    ceilings: Mapping[str, Ceiling]
+
+
+def exceeded(properties: Sequence[Mapping[str, Any]], targets: Mapping[str, HeldLive],
+             shown: Mapping[str, tuple[float, float]]) -> str:
+    """Which target that is proved to be at most a signal, in every state, others than the policy may set higher, in
+    words; "": none.
+
+    Args:
+        properties: as specification.yaml has them, or `executed`.
+        targets: by name.
+        shown: input -> (low, high) of what may be observed.
+    """
+    for rule in (one["order"] for one in properties if "order" in one):
+        if not _order_held(rule, targets, shown):
+            return f"{rule['lower']} is proved to be at most {rule['upper']}, and no ceiling keeps it there"
+    return ""
+
+
+def held_live(properties: Sequence[Mapping[str, Any]], targets: Mapping[str, HeldLive],
+              shown: Mapping[str, tuple[float, float]]) -> list[Mapping[str, Any]]:
+    """The properties of which a guarantee may follow: without bounds of targets that the shield does not keep.
+
+    A policy has them by itself; beside it stands a fallback, which has not. Arguments as of `exceeded`.
+    """
+    found: list[Mapping[str, Any]] = []
+    for one in properties:
+        if "order" in one and not _order_held(one["order"], targets, shown):
+            continue
+        if "range" in one and "minus" not in one["range"] and one["range"]["output"] in targets:
+            rule = _range_held(one["range"], targets[one["range"]["output"]])
+            found += [{"range": rule}] if {"minimum", "maximum"} & set(rule) else []
+        else:
+            found.append(one)
+    return found
+
+
+def _order_held(rule: Mapping[str, Any], targets: Mapping[str, HeldLive],
+                shown: Mapping[str, tuple[float, float]]) -> bool:
+    """True too of one that is no bound of a target by a signal alone."""
+    target, signal = targets.get(rule["lower"]), rule["upper"]
+    if target is None or signal not in shown or signal == target.present or rule.get("when") or rule.get("at_least"):
+        return True
+    low, high = shown[signal]
+    ceiling = target.ceilings.get(signal)
+    # what is allowed is made of straight lines: where it bends, and at the ends, it is furthest from the signal
+    bends = () if ceiling is None else (min(max(end, low), high) for end in (ceiling.start, ceiling.end))
+    factor, margin = float(rule.get("factor", 1.0)), float(rule.get("margin", 0.0))
+    return all(factor * most_allowed(target.high, target.ceilings, {signal: value}) + margin
+               <= value + EXACT * abs(value) for value in (low, high, *bends))
+
+
+def _range_held(rule: Mapping[str, Any], target: HeldLive) -> dict[str, Any]:
+    """Without the side that the shield does not keep."""
+    when, found = rule.get("when") or {}, dict(rule)
+    seen = {name: min(when[name], key=one.share) for name, one in target.ceilings.items() if name in when}
+    most = most_allowed(target.high, target.ceilings, seen)
+    if rule.get("maximum") is not None and most > rule["maximum"] + EXACT * abs(most):
+        del found["maximum"]
+    if rule.get("minimum") is not None and target.low < rule["minimum"] - EXACT * abs(target.low):
+        del found["minimum"]
+    return found
 
 
 def executed(specification: Mapping[str, Any], model: bytes) -> list[dict[str, Any]]:

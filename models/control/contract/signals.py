@@ -175,6 +175,19 @@ class Ceiling:
         return min(max((value - self.start) / (self.end - self.start), 0.0), 1.0)
 
 
+def most_allowed(most: float, ceilings: Mapping[str, Ceiling], seen: Mapping[str, float]) -> float:
+    """What a target may be at most by its ceilings; of a signal that is not known nothing follows.
+
+    Args:
+        most: what it may be without any.
+        ceilings: signal -> ceiling.
+        seen: signal -> value.
+    """
+    off = (one.taken_off(most) * one.share(seen[name]) for name, one in ceilings.items()
+           if math.isfinite(seen.get(name, math.nan)))
+    return most - sum(off)
+
+
 @dataclass(frozen=True)
 class Feature:
     """A sum of scaled signals that a network takes: log(p99 / SLO) is {"p99_ms": 1, "slo_ms": -1}.

@@ -12,7 +12,8 @@ from models.control.contract.signals import Control
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Gates
 from models.tasks.control.task import ByConstruction, ControlTask
-from models.tasks.control.workload import specification_of
+from models.tasks.control.workload import numbers_of, specification_of
+from models.verification.language.specification import Specification
 
 
 def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None) -> None:
@@ -38,7 +39,18 @@ def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None
         _check_by_construction(task, workload, environment)
     except FieldError as error:
         raise field_error(error.path, str(error), where, lines) from error
-    specification_of(task, workload, environment, where, lines)
+    _check_shown_settings(task, workload, specification_of(task, workload, environment, where, lines), where, lines)
+
+
+def _check_shown_settings(task: ControlTask, workload: str, specification: Specification, where: str,
+                          lines: Lines | None) -> None:
+    """A policy is shown its settings: of one outside of the box nothing is proved, and its edge would be shown."""
+    settings = numbers_of(task, workload)
+    for number, name in enumerate(specification.feature_names):
+        low, high = float(specification.lower[number]), float(specification.upper[number])
+        if name in settings and not low <= settings[name] <= high:
+            raise field_error(["workloads", workload, "settings", name], f"expected {low:g} to {high:g}, the "
+                              f"specification's box of {name}, got {settings[name]:g}", where, lines)
 
 
 def _check_profile(task: ControlTask, environment: ControlledSystem, where: str, lines: Lines | None) -> None:

@@ -13,6 +13,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ import torch
 
 from models.control.contract.controller import RuleFamily
 from models.control.contract.environment import Environment, GuaranteedSystem
-from models.control.contract.guarantee import executed, narrower
+from models.control.contract.guarantee import HeldLive, executed, held_live, narrower
+from models.control.contract.signals import Ceiling
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.control.simulation.rollout import acting_of
@@ -67,7 +69,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
                "parity_points": PARITY_POINTS,
                "latency_us": one_row_latency_us(model, row.astype(np.float64))}
     fallback = own[task.fallback_of(workload)]
-    loop = dict(_closed_loop(task, workload, environment, model, promise, product))
+    loop = dict(_closed_loop(task, workload, environment, model, promise, product, policy.shape.gates.ceilings))
     return {
         "guarantee": loop.pop("shipped", None),
         "metrics": metrics,
@@ -103,19 +105,27 @@ def champion_in_episodes(task: ControlTask, workload: str, features: Path, model
 
 
 def _closed_loop(task: ControlTask, workload: str, environment: Environment, model: bytes, promise: Specification,
-                 product: Path) -> Mapping[str, Any]:
+                 product: Path, ceilings: Mapping[str, Mapping[str, Ceiling]] = MappingProxyType({})
+                 ) -> Mapping[str, Any]:
     """What holds of the loop, where the specification is PROVED and the environment knows a law; else {}. The reason
-    alone where the box is narrower than what the policy may be shown."""
+    alone where the box is narrower than what the policy may be shown.
+
+    ceilings: target -> {signal: ceiling}, which the contract says (product.py) and the shield keeps.
+    """
     system, written = environment_of(task.environment), task.workload(workload)
     if not (product / PROOF_FILE).exists() or not isinstance(system, GuaranteedSystem):
         return {}
     specification, most = written_out(promise), limits_of(task, workload, environment)
-    if reason := narrower(specification, {signal.name: (signal.low, signal.high) for signal in environment.signals},
+    shown = {signal.name: (signal.low, signal.high) for signal in environment.signals}
+    if reason := narrower(specification, shown,
                           {control.current: most[control.name] for control in environment.controls},
                           numbers_of(task, workload)):
         return {"reason": f"Nothing follows of the loop: {reason}."}
     limits = {name: (low, high) for name, (low, high) in written.limits.items()}
-    return system.guarantees(model, executed(specification, model), written.settings, limits)
+    targets = {control.name: HeldLive(*most[control.name], control.current, ceilings.get(control.name, {}))
+               for control in environment.controls}
+    proved_of_all = held_live(executed(specification, model), targets, shown)
+    return system.guarantees(model, proved_of_all, written.settings, limits)
 
 
 def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,
