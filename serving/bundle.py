@@ -220,7 +220,21 @@ def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:
             accepted, reason = False, str(error)
     if not accepted:
         raise RefusedError(f"proof must prove the specification, got: {reason} ({bundle.folder})")
+    _check_facts(bundle)
     _check_policy(bundle)
+
+
+def _check_facts(bundle: Bundle) -> None:
+    """That the contract calls the model's input and output what the file does: by these names it is run."""
+    from models.export.model_facts import model_facts  # it imports onnx
+
+    said = {name: getattr(bundle.contract.model, name) for name in ("opset", "input", "output")}
+    try:
+        facts = model_facts(bundle.model)
+    except InputError as error:
+        raise RefusedError(f"{error} ({bundle.folder}/{MODEL_FILE})") from error
+    if facts != said:
+        raise RefusedError(f"contract's model must be the file's, {facts}, got {said} ({bundle.folder}/contract.json)")
 
 
 def _check_policy(bundle: Bundle) -> None:

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from feature_store.errors import InputError
 from feature_store.strict_yaml import read_yaml
 from feature_store.whole_files import whole_folder
 from models.control.contract.guarantee import Shipped
 from models.export.json_file import write_json
+from models.export.model_facts import model_facts
 from models.export.product import Product, ProductInput
 from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
 from models.verification.language.specification_writing import as_yaml, written_out
@@ -77,7 +76,7 @@ def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any], gua
 
 def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:
     """The content of contract.json."""
-    specification, model = product.specification, onnx.load_model_from_string(product.model)
+    specification = product.specification
     groups = [[specification.feature_names[i] for i in group] for group in specification.one_hot]
     embedding = None if product.embedding is None else {
         "file": ENCODER_FILE, "sha256": hashlib.sha256(product.files[ENCODER_FILE]).hexdigest(), **product.embedding}
@@ -88,8 +87,7 @@ def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:
         "outputs": [vars(item).copy() for item in product.outputs],
         "specification": {"file": SPECIFICATION_FILE, "sha256": verdict.specification_sha256,
                           "statement": verdict.statement},
-        "model": {"file": MODEL_FILE, "sha256": verdict.model_sha256, "opset": model.opset_import[0].version,
-                  "input": model.graph.input[0].name, "output": model.graph.output[0].name},
+        "model": {"file": MODEL_FILE, "sha256": verdict.model_sha256, **model_facts(product.model)},
         **vars(product.versions),
         **({} if embedding is None else {"embedding": embedding}),
         **({} if product.fallback is None else {"fallback": dict(product.fallback)}),

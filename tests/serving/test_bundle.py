@@ -342,6 +342,15 @@ def test_a_guarantee_without_a_word_in_the_contract_and_of_an_unknown_law_is_ref
             check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
 
 
+@pytest.mark.parametrize(("fact", "value"), [("opset", 99), ("opset", 17), ("input", "rows"), ("output", "p99_ms")])
+def test_a_deep_check_holds_what_the_contract_says_of_the_model_against_the_file(bundle: Path, keys: Keys, fact: str,
+                                                                                  value: Any) -> None:
+    edit(bundle / "contract.json", **{f"model__{fact}": value})
+    sign_folder(bundle, keys[0])
+    with pytest.raises(RefusedError, match=f"contract's model must be the file's, .*'opset': 18.*, got .*{value}"):
+        check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
+
+
 @pytest.mark.parametrize(("module", "reason"), [
     ("systems.autoscaling.acting", "contract must say of a policy what its system does: acting must be installed"),
     ("systems.nothing.acting", "acting must be of a system that comes with Assay"), ("my_package.acting", "")])
