@@ -347,7 +347,7 @@ def _proof(content: bytes, folder: Path) -> dict[str, Any]:
         raise RefusedError(f"{error} ({folder}/{PROOF_FILE})") from error
     parts = document.get("parts")
     if not isinstance(parts, list) or not all(
-            isinstance(part, dict) and isinstance(part.get("leaves"), int) for part in parts):
+            isinstance(part, dict) and type(part.get("leaves")) is int and part["leaves"] > 0 for part in parts):
         raise RefusedError(f"proof must say its parts and their leaves, got {parts!r:.80} ({folder}/{PROOF_FILE})")
     return document
 

@@ -27,6 +27,7 @@ import requests
 from feature_store.errors import AssayError, UnavailableError
 from feature_store.names import is_sha256
 from models.configuration import Configuration
+from models.metrics import finite_number
 from serving.bundle import Bundle, ProofChecker, write_folder
 from serving.card import TICKET_TAG
 from serving.contract import MODEL_FILE
@@ -339,9 +340,9 @@ class MlflowStore:
         ).info.run_id
         now_ms = int(time.time() * 1000)
         metrics = [
-            Metric(key, float(value), now_ms, 0)
+            Metric(key, number, now_ms, 0)
             for key, value in bundle.evidence["metrics"].items()
-            if isinstance(value, (int, float)) and np.isfinite(value)
+            if (number := finite_number(value)) is not None
         ]
         self._client.log_batch(run_id, metrics)
         return run_id

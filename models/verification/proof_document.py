@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.errors import RefusedError
+from feature_store.strict_json import parse_json
 from models.verification.checker.archive import Rejected, require_limited
 from models.verification.verdict import BoxTree
 
@@ -33,14 +35,13 @@ def read_document(content: bytes) -> dict[str, Any]:
     try:
         require_limited(content, "proof")
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            document = json.loads(arrays["document"].tobytes().decode())
+            return parse_json(arrays["document"].tobytes(), "proof's document")
     except Rejected:
         raise
+    except RefusedError as error:
+        raise Rejected(str(error)) from error
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
         raise Rejected(f"proof must be readable, got {type(error).__name__}: {error}") from error
-    if not isinstance(document, dict):
-        raise Rejected(f"proof must hold a mapping, got {document!r:.60}")
-    return document
 
 
 def read_trees(content: bytes, parts: int) -> Sequence[BoxTree]:

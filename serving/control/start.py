@@ -244,6 +244,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             if request.generic is not None:
                 require_own_settings(champion.contract, written.settings)
             contract = with_settings(champion.contract, written.settings)
+            every_s = _interval(request, contract)
             actuator = watched_target(request.actuator, contract, written) if request.shadow else make_actuator(
                 request.actuator, contract, written.actuators, written.hold)
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
@@ -271,8 +272,6 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             with suppress(OSError, ValueError, SystemExit):
                 show(record)
 
-        assert contract.driving is not None
-        every_s = request.every or contract.driving.step_s
         due_s = loop.expect(every_s)
         metrics.expect(due_s)
         with suppress(OSError, ValueError, SystemExit):
@@ -283,6 +282,17 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
                 tell(line)
         if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
             raise RefusedError(failure)
+
+
+def _interval(request: ControlRequest, contract: Contract) -> float:
+    """Seconds between two steps: as asked for, else as the policy was trained. Raises InputError."""
+    if request.every is not None:
+        return request.every
+    trained = math.nan if contract.driving is None else contract.driving.step_s
+    if not LEAST_S <= trained <= MOST_S:
+        raise InputError(f"bundle must say {LEAST_S:g} to {MOST_S:g} seconds between two decisions (driving.step_s), "
+                         f"got {trained:g}; --every says another time")
+    return trained
 
 
 def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile,

@@ -1,15 +1,18 @@
 """check_bundle lets one thing through: a signed, proved, gated bundle that is what it says it is."""
 
 import hashlib
+import io
 import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -74,6 +77,24 @@ def reprove(folder: Path, **changed: Any) -> None:
     """A proof that says something else."""
     contract = json.loads((folder / "contract.json").read_text())
     (folder / "proof.npz").write_bytes(made_up_proof(contract, **changed))
+
+
+def said_twice(proof: bytes) -> bytes:
+    """The proof with a document whose verdict is UNKNOWN and then PROVED."""
+    with np.load(io.BytesIO(proof)) as arrays:
+        found = dict(arrays)
+    document = found["document"].tobytes().replace(b'"verdict"', b'"verdict": "UNKNOWN", "verdict"')
+    content = io.BytesIO()
+    np.savez_compressed(content, **(found | {"document": np.frombuffer(document, np.uint8)}))
+    return content.getvalue()
+
+
+def with_two_documents(proof: bytes) -> bytes:
+    """The proof with a second file of the name of its document."""
+    content = io.BytesIO(proof)
+    with zipfile.ZipFile(content, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("document.npy", archive.read("document.npy"))
+    return content.getvalue()
 
 
 def test_a_signed_proved_gated_bundle_is_accepted_as_it_was_read(bundle: Path, keys: Keys) -> None:
@@ -158,6 +179,17 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "other proof format": (lambda f: reprove(f, format="x"), "proof's format"),
     "another sentence in the proof": (lambda f: reprove(f, statement="Always right."), "proof's statement"),
     "proof without parts": (lambda f: reprove(f, parts=None), "proof must say its parts"),
+    "proof with leaves that are no count": (
+        lambda f: reprove(f, parts=[{"name": "monotone", "leaves": True}]), "proof must say its parts"),
+    "proof of no leaves": (lambda f: reprove(f, parts=[{"name": "monotone", "leaves": 0}]), "proof must say its parts"),
+    "proof that says a thing twice": (
+        lambda f: (f / "proof.npz").write_bytes(said_twice((f / "proof.npz").read_bytes())),
+        "proof's document must be a JSON object, got .*each thing once, key 'verdict'"),
+    "proof with two documents": (
+        lambda f: (f / "proof.npz").write_bytes(with_two_documents((f / "proof.npz").read_bytes())),
+        r"proof must hold each file once, got document\.npy twice"),
+    "evidence that says a thing twice": (
+        lambda f: edit_text(f / "evidence.json", '"metrics": {', '"metrics": {"test_mse": 2.0,'), "key 'test_mse'"),
     "proof is no archive": (lambda f: (f / "proof.npz").write_bytes(b"PK"), "proof must be readable"),
     "gates lie": (lambda f: edit(f / "gates.json", gates=[]), "at least one gate"),
     "unknown file": (lambda f: (f / "notes.txt").write_text("hello"), r"unexpected notes\.txt"),

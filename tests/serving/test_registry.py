@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import math
 import os
 import shutil
 import signal
@@ -111,6 +112,10 @@ def test_a_version_holds_bundle_signature_tags_evidence_and_lineage(
 ) -> None:
     before = mlflow.get_tracking_uri()
     folder = write()
+    # what no gate asks for may be anything; MLflow gets what a float holds
+    found = json.loads((folder / "evidence.json").read_text())
+    found["metrics"] |= {"enormous": 10**400, "word": "NaN", "none": math.nan, "yes": True}
+    (folder / "evidence.json").write_text(json.dumps(found))
     done = registry.register(folder, data_path=Path("/data/redis.parquet"), command="assay run --seed 7")
     assert mlflow.get_tracking_uri() == before, "MLflow's global state is left as it was"
     assert (done.model, done.version, done.alias) == (MODEL, 1, "champion")
@@ -134,6 +139,7 @@ def test_a_version_holds_bundle_signature_tags_evidence_and_lineage(
     assert run.info.status == "FINISHED"
     assert run.info.run_name == "performance.redis version 1"
     assert run.data.metrics["test_mse"] == 1.0
+    assert not {"enormous", "word", "none", "yes"} & set(run.data.metrics)
     (data,) = run.inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest) == ("performance.redis", "d1")
     assert json.loads(data.dataset.source) == {"uri": "/data/redis.parquet"}

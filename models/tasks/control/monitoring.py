@@ -111,7 +111,7 @@ def _reward(workload: str, watched: Watched, read: Read) -> tuple[tuple[Finding,
     """Algorithm 5.1 from SERVING on; what stands in its way; number of the last episode."""
     try:
         profile = profile_of(watched.bundle.evidence)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return (), ("reward was not looked at: the bundle has no profile; make it again",), -1
     past, new, tracks = watched.past / TRACKS, read.new, dict[str, Track]()
     notes: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections import Counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,11 @@ class Rejected(Exception):
 
 
 def require_limited(archive: bytes, what: str) -> None:
-    """Raises Rejected where a NumPy archive would unfold to more than MOST_BYTES; looks at its directory alone."""
+    """Raises Rejected where a NumPy archive would unfold to more than MOST_BYTES, or has two files of one name, of
+    which two readers could take either; looks at its directory alone."""
     with zipfile.ZipFile(io.BytesIO(archive)) as content:
-        if (size := sum(entry.file_size for entry in content.infolist())) > MOST_BYTES:
-            raise Rejected(f"{what} must unfold to at most {MOST_BYTES:,} bytes, got {size:,}")
+        entries = content.infolist()
+    if (size := sum(entry.file_size for entry in entries)) > MOST_BYTES:
+        raise Rejected(f"{what} must unfold to at most {MOST_BYTES:,} bytes, got {size:,}")
+    if repeated := [name for name, count in Counter(entry.filename for entry in entries).items() if count > 1]:
+        raise Rejected(f"{what} must hold each file once, got {repeated[0]} twice")

@@ -497,6 +497,17 @@ def _changed(path, **changes):
     return path
 
 
+@pytest.mark.parametrize("step_s", [1e308, 1e-300])
+def test_a_bundle_that_says_no_usable_time_between_two_steps_does_not_start(tmp_path, keys, killed, step_s):
+    private, public = keys
+    bundle = write_policy_bundle(tmp_path / "bundle", private, lambda agreed: agreed["driving"].update(step_s=step_s))
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1,
+                      bundle=bundle, public_key=public, folder=tmp_path / "controller")
+    with pytest.raises(InputError, match=r"bundle must say 0\.01 to 86400 seconds between two decisions"):
+        _lines(request, state_folder(tmp_path / "home", None, public))
+    assert _lines(replace(request, every=0.05), state_folder(tmp_path / "home", None, public))
+
+
 def test_a_margin_that_switches_a_check_off_is_said_at_the_start(tmp_path, keys, killed):
     private, public = keys
     ranges = [{"name": "load", "scale": "log", "terms": {"rate_rps": 1}, "minimum": 1.0, "maximum": 100.0},

@@ -1,5 +1,6 @@
 """A look at a policy by its controller's log: reward, shares, the champion before; logs that shrink or begin anew."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -190,6 +191,10 @@ def test_no_log_a_log_of_another_task_and_a_bundle_without_a_profile(tmp_path: P
     assert decide(seen).choice == "no data" and "there is no log" in seen.notes[0]
     log(tmp_path, *steps(40))
     assert "no profile" in look(tmp_path, 2, bundle=bundle(profile=None)).notes[0]
+    unusable = bundle()
+    for number, steps_said in enumerate(("ten", math.nan, math.inf, None), 3):
+        unusable.evidence["steps"] = steps_said
+        assert "no profile" in look(tmp_path, number, bundle=unusable).notes[0]
     with pytest.raises(InputError, match="must be of the task other"):
         watch_log(SimpleNamespace(name="other"), "w", Watched(  # type: ignore[arg-type]
             bundle(), None, None, None, tmp_path, tmp_path, tmp_path, {}, 1, 1, START))
