@@ -183,10 +183,9 @@ class Cgroup:
         """
         found, self._found, self._saved, self._knew = self._found, None, None, False
         if lost and found is not None:
-            try:
+            self._found = found  # the file that is written now may be removed, too
+            with suppress(OSError):  # a full disk
                 write_found(self._path, found)
-            except OSError:  # a full disk: then it is remembered here alone
-                self._found = found
 
     def _remember(self, changes: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
         """Puts on disk what is found and what is about to be set; nothing is changed before that."""
@@ -195,7 +194,7 @@ class Cgroup:
         found = known.before(changes, present)
         notes = [f"{limit} was set to {present[limit]} by somebody else: that is what will be given back"
                  for limit in changes if limit in known.limits and not known.limits[limit].is_ours(present[limit])]
-        if changes and found != self._saved:
+        if changes and (found != self._saved or not os.path.lexists(self._path)):
             try:
                 write_found(self._path, found)
                 self._saved = found

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from feature_store.errors import InputError
+from serving.actuators import cgroup
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.cgroup import Cgroup
+from serving.actuators.control_group.found_limits import FoundLimits, write_found
 from serving.actuators.control_group.group import ControlGroup
 from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, plain_files
 
@@ -530,6 +532,28 @@ def test_a_successor_knows_what_was_found_before_the_state_folder_was_removed(
     killed(acting)
     another(tree, tmp_path).restore()
     assert tree.limits()["cpu"] == "50000 100000"
+
+
+def test_what_was_found_is_known_where_the_state_folder_is_removed_twice_within_a_step(
+    acting: Cgroup, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree.limits()
+    acting.apply({CPU: 0.5, MEMORY: 128.0})
+    shutil.rmtree(tmp_path / "state")
+
+    def written_and_removed(path: Path, found: FoundLimits) -> None:
+        write_found(path, found)
+        path.unlink()
+
+    monkeypatch.setattr(cgroup, "write_found", written_and_removed)
+    assert acting.acquire("controller") == ""
+    monkeypatch.setattr(cgroup, "write_found", write_found)
+    assert tree.limits() == before, "whoever takes a lease anew gives back what was taken"
+    acting.present()
+    acting.apply({CPU: 0.4, MEMORY: 120.0})
+    killed(acting)
+    another(tree, tmp_path).restore()
+    assert tree.limits() == before
 
 
 def test_a_file_of_what_was_found_that_vanishes_is_there_again_a_step_later(
