@@ -7,6 +7,7 @@ mapping:
                  {column_names: "{workload}_{column}"}: `column` of `columns` is then that part of the name
     environment: {constant: base}             or {column: cluster}; default: base
     combination: {column: colocation}         optional: which workloads ran together; default: unknown
+                 labels, as these three are, are texts: 007 is not 7, nor 1.10 1.1
     time:        {column: ts, unit: s, zone: UTC, window_s: 60}
                  unit s, ms, us, ns or iso; zone: of times that carry none; window_s: length of a row's
                  window. Without `time` the rows get a synthetic order and the checks of time are skipped.

@@ -18,7 +18,8 @@ r"""The mapping of a file of measurements, read from YAML: what `measurements.py
 `column` may be a list: the first that holds a value counts, and `default` where none does. `within` sets another
 category before a category, `scale` (above 0) multiplies a number, `values` gives labels their numbers, `pattern` takes
 the first group of a regular expression; a `default` is put in after `values` and `pattern`, before `scale`. A run is
-failed by `is_not`, `equals`, `at_least` or `missing`. Labels are texts; 2 and 2.0 are the same one.
+failed by `is_not`, `equals`, `at_least` or `missing`. Labels are texts: 007 is not 7, nor 1.10
+1.1; 2 and 2.0 are the same one.
 """
 
 from collections.abc import Mapping
@@ -86,6 +87,12 @@ class MeasurementMapping:
         rules += [self.cost] if self.cost else []
         names = [name for rule in rules for name in rule.columns] + [rule.column for rule in self.failed]
         return tuple(dict.fromkeys(names))
+
+    def label_columns(self) -> tuple[str, ...]:
+        """Those of them that hold labels, each once: of categories, of numbers by label, of states of a run."""
+        rules = [self.workload, *self.configuration, *self.metrics, *self.groups, *([self.cost] if self.cost else [])]
+        names = [name for rule in rules if rule.kind == CATEGORY or rule.values for name in rule.columns]
+        return tuple(dict.fromkeys([*names, *(rule.column for rule in self.failed if rule.is_not)]))
 
 
 def is_measurement_mapping(content: Any) -> bool:

@@ -13,7 +13,7 @@ lies far from all others' are flagged, for their units may differ, and so are me
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from feature_store.measurement_dropping import BadRunsError, without_bad_runs
 from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping
 from feature_store.measurement_mapping_file import label
 from feature_store.origin import RECORD, ROW, UNREADABLE, numbered, row_text
-from feature_store.sources.files import FIRST_ROW, header_names
+from feature_store.sources.files import FIRST_ROW, header_names, with_label_texts
 
 # A workload whose median of a column lies so many times above or below the median workload's is flagged: nearer to a
 # thousandfold (ms for s) than to none. Those of scout and CloudBandit lie between 0.125 and 10.6 times.
@@ -71,7 +71,7 @@ def load_measurements(path: Path, mapping: MeasurementMapping) -> Measurements:
         InputError: the file cannot be read, a column is missing, a value is missing or not of its kind, or no run
             is left.
     """
-    return measurements_of(_read(path), mapping, str(path))
+    return measurements_of(_read(path, mapping.label_columns()), mapping, str(path))
 
 
 def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) -> Measurements:
@@ -113,16 +113,20 @@ def _canonical(kept: pd.DataFrame, names: pd.Series, mapping: MeasurementMapping
     return pd.DataFrame(columns).reset_index(drop=True)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path, labels: Sequence[str]) -> pd.DataFrame:
+    """labels: columns that are texts, whatever they look like."""
     if not path.is_file():
         raise InputError(f"file of measurements: expected one that exists, got {path}")
     try:
         if path.suffix == ".parquet":
-            return numbered(pd.read_parquet(path), 1, RECORD)
+            # whole numbers of a column with blanks stay what they are: as floats, long labels would be one
+            table = pd.read_parquet(path, engine="pyarrow", to_pandas_kwargs={"integer_object_nulls": True})
+            return numbered(table, 1, RECORD)
         with warnings.catch_warnings():
             # rows longer than the header would push their columns aside
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(path, index_col=False, low_memory=False)
+            table = pd.read_csv(path, index_col=False, low_memory=False, dtype=dict.fromkeys(labels, str))
+            table = with_label_texts(table, labels)
             return numbered(table.set_axis(header_names(pd.read_csv(path, **FIRST_ROW)), axis=1), 2, ROW)
     except (*UNREADABLE, pd.errors.ParserWarning) as error:
         raise InputError(f"file of measurements must be CSV or Parquet, got {error} ({path})") from error

@@ -4,8 +4,8 @@ Flow: `ingest` calls read_with_origin; dropping.py and expectations.py judge wha
 rows keep the file's order and their index is the row's number in the file (origin.py), so that a failure can name the
 row to look at. Of a wide file (wide.py) a row is there once for each workload, the workloads one after the other.
 
-Returned table: IDENTITY columns of the schema (window_start in UTC), numeric columns as float64 in the
-schema's units, kept columns as they are. A file without time gets a synthetic order: window_start counts
+Returned table: IDENTITY columns of the schema (window_start in UTC, labels as texts), numeric columns as float64 in
+the schema's units, kept columns as they are. A file without time gets a synthetic order: window_start counts
 seconds from SYNTHETIC_EPOCH and window_s is 0, which no measured window has (has_synthetic_time).
 """
 
@@ -14,7 +14,7 @@ import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,15 @@ from feature_store.sources.data_set import partitions_of
 from feature_store.sources.wide import plain_mappings
 from feature_store.timestamps import carries_zone, is_time, utc_timestamps
 
+if TYPE_CHECKING:
+    from pyarrow import Table
+
 SYNTHETIC_EPOCH = pd.Timestamp(0, tz="UTC")
+LABELS = ("workload", "environment", "combination")
 NUMERIC = {"window_s", *METRICS, *CONFIGURATION, *TARGETS}
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_WHOLE_FLOAT = r"^(-?(?:0|[1-9]\d*))\.0$"
 MOST_UNREADABLE = 0.5  # cells a row of a file
 FIRST_ROW: Mapping[str, Any] = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}  # pandas' options
 
@@ -56,13 +62,14 @@ def read_with_origin(path: Path, mapping: TelemetryMapping | None = None) -> tup
     columns = _header(path, header)
     if mapping is None:
         _require([*IDENTITY, *columns], columns, f"{path}; a file with other columns needs a mapping")
-        frame = _canonical(_read(path, None, header), str(path))
+        frame = _canonical(_read(path, None, header, LABELS), str(path))
         _require_the_workload_of_the_path(frame, "workload", path)
         return frame, Origin()
     mappings = plain_mappings(mapping, columns, str(path))
     needed = list(dict.fromkeys(name for one in mappings for name in one.source_columns()))
     _require(needed, columns, f"{path}, asked for by {mapping.where}")
-    raw, unreadable = _read(path, needed, header), list[Unreadable]()
+    labels = [name for name in (getattr(mapping, label).column for label in LABELS) if name is not None]
+    raw, unreadable = _read(path, needed, header, labels), list[Unreadable]()
     if mapping.bad_rows is not None and "numeric" in mapping.bad_rows.rules:
         raw, unreadable = _without_unreadable(raw, mappings)
     frame = pd.concat([_mapped(raw, one, str(path)) for one in mappings])
@@ -117,7 +124,7 @@ def _canonical(raw: pd.DataFrame, where: str) -> pd.DataFrame:
     for name in raw.columns:
         if name == "window_start":
             data[name] = _canonical_times(raw[name], where)
-        elif name in IDENTITY and name != "window_s":
+        elif name in LABELS:
             data[name] = _texts(raw[name])
         else:
             data[name] = _numbers(raw[name], where) if name in NUMERIC else raw[name]
@@ -126,7 +133,7 @@ def _canonical(raw: pd.DataFrame, where: str) -> pd.DataFrame:
 
 def _mapped(raw: pd.DataFrame, mapping: TelemetryMapping, where: str) -> pd.DataFrame:
     data: dict[str, Any] = {}
-    for name in ("workload", "environment", "combination"):
+    for name in LABELS:
         data[name] = _labels(raw, getattr(mapping, name))
     time = mapping.time
     if time is None:
@@ -187,11 +194,17 @@ def _header(path: Path, header: Header) -> list[str]:
     return [*names, *(name for name in partitions_of(path) if name not in names)]
 
 
-def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame:
-    """Rows of the file, in its order, with their numbers as index (origin.py)."""
+def _read(path: Path, columns: list[str] | None, header: Header, labels: Sequence[str]) -> pd.DataFrame:
+    """Rows of the file, in its order, with their numbers as index (origin.py).
+
+    Args:
+        columns: the ones to read; None: all.
+        labels: those of them that are texts, whatever they look like.
+    """
     csv = path.name.lower().endswith(CSV)
     if csv:
-        frame = _read_csv(path, header)  # whole: asked for some columns, pandas does not see rows of another length
+        # whole: asked for some columns, pandas does not see rows of another length
+        frame = with_label_texts(_read_csv(path, header, dtype=dict.fromkeys(labels, str)), labels)
         frame = frame if columns is None else frame[columns]
     else:
         from pyarrow import ArrowException
@@ -200,7 +213,7 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
         try:
             file = ParquetFile(path)
             own = [name for name in file.schema_arrow.names if columns is None or name in columns]
-            frame = file.read(own).to_pandas(ignore_metadata=True)
+            frame = _whole_numbers_as_texts(file.read(own), labels).to_pandas(ignore_metadata=True)
         except (ArrowException, OSError) as error:
             raise _damaged(path, error) from error
         named = {name: value for name, value in partitions_of(path).items() if columns is None or name in columns}
@@ -209,6 +222,17 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
     if frame.empty:
         raise InputError(f"telemetry file must hold rows, got a header alone ({path})")
     return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)
+
+
+def _whole_numbers_as_texts(table: "Table", labels: Sequence[str]) -> "Table":
+    """Sets the labels that are whole numbers, of which pandas makes floats, and so few apart, where one is missing."""
+    from pyarrow import string
+    from pyarrow.types import is_integer
+
+    for at, field in enumerate(table.schema):
+        if field.name in labels and is_integer(field.type):
+            table = table.set_column(at, field.name, table.column(at).cast(string()))
+    return table
 
 
 def _read_csv(path: Path, header: Header, /, **options: Any) -> pd.DataFrame:
@@ -230,6 +254,27 @@ def _read_csv(path: Path, header: Header, /, **options: Any) -> pd.DataFrame:
 def header_names(row: pd.DataFrame) -> list[str]:
     """Names of columns out of a CSV file's first row (FIRST_ROW): as a header, pandas calls the second `a` a.1."""
     return [name or f"Unnamed: {number}" for number, name in enumerate(row.iloc[0])]
+
+
+def with_label_texts(frame: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
+    """Sets the labels of a CSV file's table, which were read as texts, as they stand there: 007 is not 7, nor 1.10 1.1.
+
+    But for what programs make of labels in a column that holds nothing else: 2.0 of 2 where a cell is blank, and true
+    or TRUE of a truth value. They are 2 and True, as in a Parquet file.
+    """
+    for name in labels:
+        if name in frame:
+            frame[name] = _label_texts(frame[name])
+    return frame
+
+
+def _label_texts(texts: pd.Series) -> pd.Series:
+    texts = texts.astype("str")
+    stripped = texts.str.strip()
+    known = stripped.dropna()
+    if known.str.fullmatch(_NUMBER).all():
+        return stripped.str.replace(_WHOLE_FLOAT, r"\1", regex=True)
+    return stripped.str.capitalize() if known.str.lower().isin(["true", "false"]).all() else texts
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import Table
+from pyarrow.parquet import write_table
 
 from feature_store.errors import InputError
 from feature_store.measurement_mapping import load_measurement_mapping, parse_measurement_mapping
@@ -356,6 +358,25 @@ def test_csv_compressed_csv_and_parquet_hold_the_same(tmp_path, name):
     found = load_measurements(path, mapping_of(columns))
     assert found.frame["k"].tolist() == ["p", "none", "2"]
     pd.testing.assert_series_equal(found.frame["runtime_s"], raw["took"], check_names=False)
+
+
+def test_labels_of_a_csv_file_that_are_equal_as_numbers_stay_apart(tmp_path):
+    (tmp_path / "runs.csv").write_text("job,nodes,took,x,state\n007,1,2,1.10,0\n7,3,4,1.1,0\n7,5,6,1.1,00\n")
+    columns = {"k": {"column": "x", "kind": "category"}, "n": {"column": "x", "values": {"1.10": 10, "1.1": 1}}}
+    found = load_measurements(tmp_path / "runs.csv", mapping_of(columns, failed=[{"column": "state", "is_not": "0"}]))
+    assert found.workloads == ("007", "7") and found.failed == {"7": 1}
+    assert found.frame["k"].tolist() == ["1.10", "1.1"] and found.frame["n"].tolist() == [10.0, 1.0]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_long_whole_numbers_stay_apart_as_labels_where_one_is_missing(tmp_path, suffix):
+    raw, path = runs(x=pd.array([2**53, 2**53 + 1, None], dtype="Int64")), tmp_path / f"runs.{suffix}"
+    if suffix == "csv":
+        raw.to_csv(path, index=False)
+    else:  # as a program other than pandas writes it
+        write_table(Table.from_pandas(raw).replace_schema_metadata(None), path)
+    found = load_measurements(path, mapping_of(category(default="none")))
+    assert found.frame["x"].tolist() == ["9007199254740992", "9007199254740993", "none"]
 
 
 def test_parquet_may_have_an_index_and_nullable_types(tmp_path):

@@ -111,6 +111,30 @@ def test_a_blank_cell_renames_no_label(tmp_path, telemetry, write):
     assert read_telemetry(path)["environment"].iloc[0] == "3"
 
 
+def test_labels_of_a_csv_file_that_are_equal_as_numbers_stay_apart(tmp_path, telemetry):
+    path, mapping = tmp_path / "t.csv", replace(MAPPING, environment=Label(column="place"))
+    RAW.assign(app=["007", "7"], place=["1.10", "1.1"]).to_csv(path, index=False)
+    read = read_telemetry(path, mapping)
+    assert read["workload"].tolist() == ["007", "7"] and read["environment"].tolist() == ["1.10", "1.1"]
+    telemetry(2).assign(workload=["007", "7"], combination=["9" * 400, "1e3"]).to_csv(path, index=False)
+    read = read_telemetry(path)
+    assert read["workload"].tolist() == ["007", "7"] and read["combination"].tolist() == ["9" * 400, "1e3"]
+
+
+@pytest.mark.parametrize(("written", "label"), [(["1.0", "2.5"], "1"), (["true", "FALSE"], "True"), ([" 1", "2"], "1"),
+                                                (["1.0", "1.0-rc"], "1.0"), (["true", "b"], "true")])
+def test_a_label_of_a_csv_file_is_what_it_is_in_a_parquet_file(tmp_path, written, label):
+    RAW.assign(app=written).to_csv(tmp_path / "t.csv", index=False)
+    assert read_telemetry(tmp_path / "t.csv", MAPPING)["workload"].iloc[0] == label
+
+
+def test_long_whole_numbers_stay_apart_as_labels_of_a_parquet_file_where_one_is_missing(tmp_path):
+    raw = pd.concat([RAW, RAW]).assign(app=pd.array([2**53, 2**53 + 1, None, 7], dtype="Int64"))
+    raw.to_parquet(tmp_path / "t.parquet", index=False)
+    read = read_telemetry(tmp_path / "t.parquet", MAPPING)["workload"]
+    assert read.dropna().tolist() == ["9007199254740992", "9007199254740993", "7"] and read.isna().iloc[2]
+
+
 def test_a_name_that_a_header_has_twice_is_refused_where_it_is_asked_for(tmp_path, telemetry):
     text = RAW.to_csv(index=False)
     (tmp_path / "t.csv").write_text(text.replace("unused", "rt"))
