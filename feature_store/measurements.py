@@ -26,7 +26,7 @@ from feature_store.measurement_dropping import BadRunsError, without_bad_runs
 from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping
 from feature_store.measurement_mapping_file import label
 from feature_store.origin import RECORD, ROW, UNREADABLE, numbered, row_text
-from feature_store.sources.files import FIRST_ROW, header_names, with_label_texts
+from feature_store.sources.files import FIRST_ROW, header_names, numbers_or_nan, with_label_texts
 
 # A workload whose median of a column lies so many times above or below the median workload's is flagged: nearer to a
 # thousandfold (ms for s) than to none. Those of scout and CloudBandit lie between 0.125 and 10.6 times.
@@ -150,17 +150,12 @@ def _failed(raw: pd.DataFrame, rules: tuple[FailureRule, ...]) -> pd.Series:
         if rule.is_not:
             bad |= missing | ~values.map(label).isin(rule.is_not).to_numpy(dtype=bool)
         if rule.equals is not None:
-            bad |= _coerced(values) == rule.equals
+            bad |= numbers_or_nan(values) == rule.equals
         if rule.at_least is not None:
-            bad |= _coerced(values) >= rule.at_least
+            bad |= numbers_or_nan(values) >= rule.at_least
         if rule.missing:
             bad |= missing
     return bad
-
-
-def _coerced(values: pd.Series) -> np.ndarray:
-    """Numbers, NaN where there is none: also of columns that hold pandas.NA, which no comparison decides."""
-    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _column(raw: pd.DataFrame, rule: ColumnRule, made: Mapping[str, pd.Series], where: str) -> pd.Series:
@@ -213,8 +208,7 @@ def _numbers(raw: pd.DataFrame, rule: ColumnRule, where: str, may_miss: bool) ->
                                f"value of {rule.name!r} must be one that the mapping gives a number, got {first!r} "
                                f"({where}, {_row(unknown)}); " + nearest(first, rule.values))
         values = known
-    moment = values.dtype.kind in "mM"  # a date or a duration, which pandas would count in units of its own
-    numbers = pd.Series(np.full(len(values), np.nan) if moment else _coerced(values), index=values.index)
+    numbers = numbers_or_nan(values)
     odd = numbers.isna() & values.notna()
     if odd.any():
         raise BadRunsError("numeric", rule, odd, f"column {' or '.join(rule.columns)!r} must hold numbers, got "

@@ -16,6 +16,7 @@ from feature_store.mapping import TimeSource
 from feature_store.origin import row_text
 
 _UNITS: dict[str, Literal["s", "ms", "us", "ns"]] = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+YEARS = (1678, 2261)  # that 64 bits of nanoseconds since 1970 hold whole: equal times are compared in them
 # only behind a time, as 2024-01-31 ends in no offset; hours alone are how PostgreSQL writes it
 _OFFSET = re.compile(r"(?:Z|[T ][\d:.]+ *[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
@@ -29,11 +30,11 @@ def utc_timestamps(values: pd.Series, source: TimeSource, where: str) -> pd.Seri
         where: goes into error messages.
 
     Raises:
-        InputError: a value is no time in that unit, times with and without a zone are mixed, or a local time
-            does not exist or exists twice.
+        InputError: a value is no time in that unit or lies beyond YEARS, times with and without a zone are mixed, or a
+            local time does not exist or exists twice.
     """
     place = f"{where}, column {source.column!r}"
-    numeric = pd.api.types.is_numeric_dtype(values.dtype)
+    numeric = _is_numeric(values)
     if source.unit == "iso" and numeric:
         raise InputError(f"time must be written as ISO 8601, got {values.iloc[0]} ({place}); "
                          "numbers need a mapping with time: {unit: s, ms, us or ns}")
@@ -41,9 +42,15 @@ def utc_timestamps(values: pd.Series, source: TimeSource, where: str) -> pd.Seri
         raise InputError(f"time must be a number of {source.unit} since 1970, got {values.iloc[0]} "
                          f"({place}); for text and timestamps set time: {{unit: iso}} in the mapping")
     if numeric:
-        return _converted(values, source, place)
-    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        values = _converted(values, source, place)
+    elif not pd.api.types.is_datetime64_any_dtype(values.dtype):
         values = _parsed(values, place)
+    beyond = ((values.dt.year < YEARS[0]) | (values.dt.year > YEARS[1])).to_numpy()
+    if beyond.any():
+        first = int(beyond.argmax())
+        raise InputError(f"time must lie in the years {YEARS[0]} to {YEARS[1]}, got {values.iloc[first]} at "
+                         f"{row_text(values.index, first)} ({place}: {int(beyond.sum())} of {len(values)} rows); is "
+                         "its unit another?")
     if isinstance(values.dtype, pd.DatetimeTZDtype):
         return values.dt.tz_convert("UTC")
     try:
@@ -64,10 +71,15 @@ def carries_zone(values: pd.Series) -> bool:
 
 def is_time(values: pd.Series) -> pd.Series:
     """[rows]: where a text is a time, with or without a zone; a value of any other type is taken for one."""
-    if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_datetime64_any_dtype(values.dtype):
+    if _is_numeric(values) or pd.api.types.is_datetime64_any_dtype(values.dtype):
         return pd.Series(True, index=values.index)
     texts = values.astype("str").str.strip()
     return pd.to_datetime(_written(texts), format="ISO8601", utc=True, errors="coerce").notna()
+
+
+def _is_numeric(values: pd.Series) -> bool:
+    """True for a column of numbers; truth values, which pandas counts among them, are none."""
+    return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
 
 
 def _written(texts: pd.Series) -> pd.Series:

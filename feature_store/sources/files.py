@@ -213,7 +213,7 @@ def _read(path: Path, columns: list[str] | None, header: Header, labels: Sequenc
         try:
             file = ParquetFile(path)
             own = [name for name in file.schema_arrow.names if columns is None or name in columns]
-            frame = _whole_numbers_as_texts(file.read(own), labels).to_pandas(ignore_metadata=True)
+            frame = _with_texts(file.read(own), labels, path).to_pandas(ignore_metadata=True)
         except (ArrowException, OSError) as error:
             raise _damaged(path, error) from error
         named = {name: value for name, value in partitions_of(path).items() if columns is None or name in columns}
@@ -224,14 +224,23 @@ def _read(path: Path, columns: list[str] | None, header: Header, labels: Sequenc
     return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)
 
 
-def _whole_numbers_as_texts(table: "Table", labels: Sequence[str]) -> "Table":
-    """Sets the labels that are whole numbers, of which pandas makes floats, and so few apart, where one is missing."""
-    from pyarrow import string
-    from pyarrow.types import is_integer
+def _with_texts(table: "Table", labels: Sequence[str], path: Path) -> "Table":
+    """The table with texts for bytes, and for labels that are whole numbers: where one is missing, pandas makes floats
+    of them, and of two that are long the same one.
+
+    Raises:
+        InputError: bytes are no text.
+    """
+    from pyarrow import ArrowInvalid, string
+    from pyarrow.types import is_binary, is_integer, is_large_binary
 
     for at, field in enumerate(table.schema):
-        if field.name in labels and is_integer(field.type):
-            table = table.set_column(at, field.name, table.column(at).cast(string()))
+        if is_binary(field.type) or is_large_binary(field.type) or (field.name in labels and is_integer(field.type)):
+            try:
+                table = table.set_column(at, field.name, table.column(at).cast(string()))
+            except ArrowInvalid as error:
+                raise InputError(f"column {field.name!r} must hold numbers, times or UTF-8 text, got other bytes "
+                                 f"({path})") from error
     return table
 
 
@@ -313,10 +322,17 @@ def _numbers(values: pd.Series, where: str) -> pd.Series:
 
 
 def numbers_or_nan(values: pd.Series) -> pd.Series:
-    """As float64; NaN where a cell holds no number: text, a date, a duration (which pandas counts in its own unit)."""
+    """As float64; NaN where a cell holds no number: text, a date, a duration (which pandas counts in its own unit).
+
+    A number beyond float64 is infinite, also a whole one, which Python reads with all its digits.
+    """
     if values.dtype.kind in "mM":
         return pd.Series(np.nan, values.index, name=values.name)
-    return pd.to_numeric(values, errors="coerce").astype("float64")
+    try:
+        numbers = pd.to_numeric(values, errors="coerce")
+    except OverflowError:
+        numbers = pd.to_numeric(values.astype("str"), errors="coerce")
+    return pd.Series(numbers.to_numpy(dtype=np.float64, na_value=np.nan), values.index, name=values.name)
 
 
 def _no_number(values: pd.Series) -> pd.Series:

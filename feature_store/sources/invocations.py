@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from feature_store.origin import UNREADABLE
+from feature_store.sources.files import numbers_or_nan
 
 
 def read_invocations(path: Path) -> NDArray[np.float64]:
@@ -28,7 +29,7 @@ def read_invocations(path: Path) -> NDArray[np.float64]:
     if len(minutes) < 2:
         raise InputError("traces: expected a column for each minute (1_minute, 2_minute, ... or 1, 2, ...), at least "
                          f"two, got {len(minutes)} ({path})")
-    counts = table[minutes].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+    counts = table[minutes].apply(numbers_or_nan).to_numpy(dtype=np.float64)
     bad = ~np.isfinite(counts) | (counts < 0)
     if bad.any():
         row, column = np.argwhere(bad)[0]

@@ -379,6 +379,16 @@ def test_long_whole_numbers_stay_apart_as_labels_where_one_is_missing(tmp_path, 
     assert found.frame["x"].tolist() == ["9007199254740992", "9007199254740993", "none"]
 
 
+@pytest.mark.parametrize("columns", [{"took": ["9" * 400, 2, 3]}, {"nodes": [1, 2, "9" * 400]}])
+def test_a_whole_number_beyond_float64_is_not_finite(tmp_path, columns):
+    runs(**columns).to_csv(tmp_path / "runs.csv", index=False)
+    with pytest.raises(InputError, match=r"must hold finite numbers, got inf \(.*runs.csv, row [24]\)"):
+        load_measurements(tmp_path / "runs.csv", mapping_of())
+    found = load_measurements(tmp_path / "runs.csv", mapping_of(failed=[{"column": "took", "at_least": 1e9},
+                                                                        {"column": "nodes", "at_least": 1e9}]))
+    assert sum(found.failed.values()) == 1
+
+
 def test_parquet_may_have_an_index_and_nullable_types(tmp_path):
     raw = runs(x=pd.array([None, 3600, 1], dtype="Int64")).set_index(pd.Index(["p", "q", "r"]))
     raw.to_parquet(tmp_path / "runs.parquet")

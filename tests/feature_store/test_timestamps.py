@@ -4,7 +4,7 @@ import pytest
 
 from feature_store.errors import InputError
 from feature_store.mapping import TimeSource
-from feature_store.timestamps import carries_zone, utc_timestamps
+from feature_store.timestamps import carries_zone, is_time, utc_timestamps
 
 INSTANT = pd.Timestamp("2024-06-01T12:00:00.5Z")
 
@@ -56,6 +56,24 @@ def test_an_empty_cell_stays_empty():
 def test_a_bad_time_is_named(values, unit, zone, message):
     with pytest.raises(InputError, match=message):
         _read(values, unit, zone)
+
+
+@pytest.mark.parametrize(("values", "unit"), [
+    (np.array(["2000-01-01", "3000-01-01"], "datetime64[us]"), "iso"),
+    (pd.to_datetime(["2000-01-01", "3000-01-01"], utc=True), "iso"),
+    (["2000-01-01", "9999-12-31"], "iso"), ([0, 253_370_764_800], "s"),
+    (np.array([0, -(2**60)], "datetime64[us]"), "iso")])
+def test_a_time_that_nanoseconds_do_not_hold_is_named_with_its_row(values, unit):
+    with pytest.raises(InputError, match=r"time must lie in the years 1678 to 2261, got .* at row 1 .*1 of 2 rows"):
+        _read(values, unit)
+    assert _read(np.array(["1678-01-01", "2261-12-31T23:59:59", "NaT"], "datetime64[us]")).isna().sum() == 1
+
+
+@pytest.mark.parametrize("unit", ["s", "iso"])
+def test_truth_values_are_no_times(unit):
+    with pytest.raises(InputError, match=r"time must be .*, got '?True"):
+        _read([True, False], unit)
+    assert not is_time(pd.Series([True, False])).any()
 
 
 def test_a_zone_is_seen_in_text_and_in_timestamps():

@@ -181,6 +181,28 @@ def test_what_cannot_be_read_ends_with_code_2_and_the_place(project: Path, file:
     assert json.loads(own("--json").stdout)["exit_code"] == 2
 
 
+def test_a_number_beyond_float64_is_named_with_its_row(project: Path) -> None:
+    table = pd.read_parquet(project / "own.parquet").assign(cpu="1")
+    table.loc[0, "cpu"] = "9" * 400
+    table.to_csv(project / "own.csv", index=False)
+    done = validate("--mapping", "mapping.yaml", telemetry="own.csv")
+    assert done.exit_code == 1, done.output
+    assert "column 'cpu' (psi_cpu_some) must be between 0 and 1 share, got inf (workload nginx: 1 of" in done.stdout
+    assert "first at row 2" in done.stdout
+
+
+@pytest.mark.parametrize(("times", "unit", "message"), [
+    ([True, False], "s", "time must be a number of s since 1970, got True"),
+    ([True, False], "iso", "time must be written as ISO 8601, got 'True' at record 1"),
+    (pd.Series(["3000-01-01", "2026-01-01"], dtype="datetime64[us]"), "iso",
+     "time must lie in the years 1678 to 2261, got 3000-01-01 00:00:00 at record 1")])
+def test_what_is_no_time_that_can_be_held_is_named(project: Path, times: Any, unit: str, message: str) -> None:
+    pd.read_parquet(project / "own.parquet").iloc[:2].assign(ts=times).to_parquet(project / "own.parquet", index=False)
+    changed(project, "mapping.yaml", {"time": {"column": "ts", "unit": unit, "window_s": 60}})
+    done = own()
+    assert (done.exit_code, message in " ".join(done.output.split())) == (2, True), done.output
+
+
 def test_a_task_without_gates_is_refused(project: Path) -> None:
     data = tiny.configuration()
     tiny.write_yaml({**data, "gates": {"performance": data["gates"]["performance"]}}, project / "mlflow.yaml")

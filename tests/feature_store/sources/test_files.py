@@ -88,6 +88,21 @@ def test_a_word_among_numbers_is_named_with_its_row(tmp_path):
         read_telemetry(tmp_path / "t.csv", MAPPING)
 
 
+def test_a_whole_number_beyond_float64_is_infinite_as_one_with_a_point_is(tmp_path):
+    for digits in ("9" * 400, "9" * 400 + ".0"):
+        RAW.astype({"io": "str"}).assign(io=[f"-{digits}", "7"]).to_csv(tmp_path / "t.csv", index=False)
+        for mapping in (MAPPING, DROPS):
+            assert read_telemetry(tmp_path / "t.csv", mapping)["psi_io_full"].tolist() == [-np.inf, 0.07]
+
+
+def test_bytes_that_are_no_text_are_named_with_their_column(tmp_path):
+    RAW.assign(app=[b"a", b"b"]).to_parquet(tmp_path / "t.parquet")
+    assert read_telemetry(tmp_path / "t.parquet", MAPPING)["workload"].tolist() == ["a", "b"]
+    RAW.assign(app=[b"a", b"\xff"]).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"column 'app' must hold numbers, times or UTF-8 text, got other bytes"):
+        read_telemetry(tmp_path / "t.parquet", MAPPING)
+
+
 @pytest.mark.parametrize("values", [pd.to_timedelta([5, None], unit="ms"), pd.to_datetime([5, None], unit="ms"),
                                     pd.to_datetime([5, None], unit="ms", utc=True)])
 def test_dates_and_durations_are_no_numbers(tmp_path, values):

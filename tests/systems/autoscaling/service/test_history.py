@@ -55,6 +55,13 @@ def test_a_duration_is_no_number(tmp_path: Path) -> None:
         read_file(path)
 
 
+def test_a_whole_number_of_hundreds_of_digits_is_named_with_its_row(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'rate_rps' must hold numbers from 0 to 1e\+15, got 9+ in row 2"):
+        read_file(written(tmp_path, ROWS.replace(",5,", f",{'9' * 400},")))
+    with pytest.raises(InputError, match=r"expected a number of 0 or more in every minute, got '9+'"):
+        read_invocations(written(tmp_path, f"f,1,2\na,{'9' * 400},3\n"))
+
+
 def test_a_file_that_is_torn_or_damaged_is_no_table(tmp_path: Path) -> None:
     for name, content in (("torn.csv.gz", gzip.compress(ROWS.encode() * 50, mtime=0)[:40]),
                           ("damaged.csv.xz", b"\xff" * 40)):
