@@ -36,7 +36,8 @@ def findings(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedP
     return {
         "task": task.name, "workload": workload, "started": log.started.isoformat(timespec="seconds"),
         "hours": log.hours, "steps": len(log.place), "step_s": log.step_s, "missing_steps":
-            int(log.place[-1]) + 1 - len(log.place), "lost_records": log.lost, "block_s": block * log.step_s,
+            int(log.place[-1]) + 1 - len(log.place), "lost_records": log.lost, "impossible_values": log.impossible,
+        "block_s": block * log.step_s,
         "policy": policy.version, "fallback": policy.rule,
         "versions": sorted({str(one.get("version", "")) for one in log.details}),
         "allowed_violating_share": task.objective.violating_share, "units": units, "decided": _decided(log),

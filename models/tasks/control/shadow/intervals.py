@@ -6,7 +6,7 @@ Symbols: T steps, N variations of what is not known of a service.
 
 import numpy as np
 
-from models.paired_comparison import interval
+from models.paired_comparison import MINIMUM_CASES, interval
 from models.tasks.control.judging import FloatArray
 
 END = 0.975  # confidence of each end: 95 % in all
@@ -20,15 +20,22 @@ def block_of(steps: int, step_s: float) -> int:
 
 
 def mean_with_ends(values: FloatArray, block: int) -> list[float]:
-    """Mean, lower and upper end; NaN ends where there are not two blocks.
+    """Mean, lower and upper end; NaN ends where there are not two blocks or not MINIMUM_CASES steps: few may be equal
+    by luck, and their interval would have no width.
 
     Args:
         values: (T,), or (T, N): then the distances of time and of variations add up as independent ones do.
         block: steps that are drawn together.
     """
     values = np.asarray(values, dtype=np.float64)
-    if not len(values):
-        return [np.nan] * 3
+    return _with_ends(values, block) if len(values) >= MINIMUM_CASES else _without_ends(values)
+
+
+def _without_ends(values: FloatArray) -> list[float]:
+    return [float(values.mean()) if len(values) else np.nan, np.nan, np.nan]
+
+
+def _with_ends(values: FloatArray, block: int) -> list[float]:
     mean = float(values.mean())
     sides = [interval(values.reshape(len(values), -1).mean(axis=1), block, END) if len(values) >= 2 * block
              else (np.nan, np.nan)]
@@ -43,7 +50,8 @@ def median_with_ends(values: FloatArray, block: int) -> list[float]:
     length = min(block, max(1, len(values)))
     blocks = len(values) // length
     cut = np.asarray(values[:blocks * length], dtype=np.float64)
-    return mean_with_ends(np.median(cut.reshape(blocks, length, *cut.shape[1:]), axis=1), 1)
+    medians = np.median(cut.reshape(blocks, length, *cut.shape[1:]), axis=1)
+    return _with_ends(medians, 1) if len(values) >= MINIMUM_CASES and blocks >= 2 else _without_ends(medians)
 
 
 def apart(one: list[float], other: list[float]) -> bool:

@@ -27,8 +27,8 @@ from models.reporting.plots import FULL_WIDTH
 from models.tasks.control.roles import roles
 from models.tasks.control.shadow.intervals import ALIKE
 from models.tasks.control.shadow.replay import AS_SET, FALLBACK, POLICY, Replayed
-from models.tasks.control.shadow.shadow_log import FloatArray, ShadowLog
-from models.tasks.control.shadow.verdict import doubts, named, next_steps, span, verdict
+from models.tasks.control.shadow.shadow_log import MOST, FloatArray, ShadowLog
+from models.tasks.control.shadow.verdict import doubts, has_ends, named, next_steps, span, verdict
 from models.tasks.control.task import ControlTask
 
 Found = Mapping[str, Any]
@@ -126,11 +126,16 @@ def _decided(found: Found) -> tuple[Part, ...]:
 def _measured(found: Found) -> tuple[Part, ...]:
     rows = tuple((Cell(named(name, found["units"])), *_said(interval, found["units"].get(name, "")))
                  for name, interval in found["measured"].items())
-    lost = f" {count(found['lost_records'], 'record')} of the log cannot be read." if found["lost_records"] else ""
+    notes = [f" {count(found['lost_records'], 'record')} of the log cannot be read."] if found["lost_records"] else []
+    if found["impossible_values"]:
+        notes.append(f" {count(found['impossible_values'], 'value')} that no service has (beyond {MOST:g}, or a share "
+                     "beyond 0 to 1) count as not known.")
+    if not all(has_ends(interval) for interval in found["measured"].values()):
+        notes.append(" Where ends are missing, too few steps are known for an interval.")
     return (Table(("", "Mean", "from", "to"), rows, f"{count(found['steps'], 'step')} of {found['step_s']:.3g} s",
                   f"With 95 % intervals over blocks of {duration(found['block_s'])}: an hour, or a tenth of the run "
                   f"where that is shorter. Cost: {found['units']['cost']}, by the load up to each step; a replay knows "
-                  f"all of it, so that its costs are other ones.{lost}"),)
+                  f"all of it, so that its costs are other ones.{''.join(notes)}"),)
 
 
 def _course(task: ControlTask, log: ShadowLog, replayed: Replayed | str) -> tuple[Part, ...]:

@@ -20,6 +20,7 @@ from models.tasks.control.telemetry import longest_stretch
 
 FloatArray = NDArray[np.float64]
 OUTCOMES = ("violated", "cost", "reward")
+MOST = 1e15  # of any value, in either direction: no service has more
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class ShadowLog:
         outcomes: name of OUTCOMES -> (T,), of the step's interval; NaN: not known.
         details: of each step, as the controller wrote them.
         lost: records that cannot be read.
+        impossible: values of `seen`, `targets` and `outcomes` that no service has (beyond MOST; a violating share
+            beyond 0 to 1); they count as not known.
     """
 
     signals: Mapping[str, str]
@@ -49,6 +52,7 @@ class ShadowLog:
     outcomes: Mapping[str, FloatArray]
     details: tuple[Mapping[str, Any], ...]
     lost: int
+    impossible: int = 0
 
     @property
     def hours(self) -> float:
@@ -111,10 +115,20 @@ def read_shadow(folder: Path, task: str, workload: str) -> ShadowLog:
     controls = [name for name, _ in read.header.controls]
     would = [[float((one.get("targets") or {}).get(name, math.nan)) for name in controls] for one in details]
     at = [datetime.fromisoformat(str(one["at"])) for one in details]
+    written = {name: np.array([getattr(step, name) for step in steps], dtype=np.float64)
+               for name in ("observation", "targets", *OUTCOMES)}
+    known = {name: _possible(name, values) for name, values in written.items()}
+    impossible = sum(int((np.isnan(known[name]) & ~np.isnan(values)).sum()) for name, values in written.items())
     return ShadowLog(
         dict(read.header.signals), dict(read.header.controls), at[0], step_s, _places(steps, at, step_s),
-        np.array([step.observation for step in steps]), np.array([step.targets for step in steps]), np.array(would),
-        {name: np.array([getattr(step, name) for step in steps]) for name in OUTCOMES}, details, lost)
+        known["observation"], known["targets"], np.array(would), {name: known[name] for name in OUTCOMES}, details,
+        lost, impossible)
+
+
+def _possible(name: str, values: FloatArray) -> FloatArray:
+    """The values, with NaN for those that no service has."""
+    low, high = (0.0, 1.0) if name == "violated" else (-MOST, MOST)
+    return np.where((values >= low) & (values <= high), values, np.nan)
 
 
 def _is_usable(detail: Mapping[str, Any]) -> bool:
@@ -122,8 +136,8 @@ def _is_usable(detail: Mapping[str, Any]) -> bool:
     try:
         targets, changes = detail.get("targets") or {}, detail.get("changes") or ()
         return (datetime.fromisoformat(str(detail["at"])).tzinfo is not None
-                and float(detail.get("interval_s") or 1.0) > 0
-                and all(math.isfinite(float(value)) for value in targets.values())
+                and 0 < float(detail.get("interval_s") or 1.0) <= MOST
+                and all(abs(float(value)) <= MOST for value in targets.values())
                 and all(str(one["control"]) and str(one["reason"]) for one in changes)
                 and all(isinstance(one, str) for one in (*(detail.get("strange") or ()), detail.get("reason") or ""))
                 and isinstance(detail.get("troubles") or (), list | tuple))

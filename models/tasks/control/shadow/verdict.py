@@ -14,10 +14,15 @@ OFTEN = 0.05  # share of the steps
 UNMEASURED = "How often the service missed its objective was measured in none of the replayed steps, or in too few"
 
 
+def has_ends(interval: Sequence[float]) -> bool:
+    """Whether enough steps are known for an interval (intervals.py)."""
+    return all(map(math.isfinite, interval[1:]))
+
+
 def span(interval: Sequence[float], low: float = -1e300) -> str:
     """A share with its interval, where it has one: 12.0 % (8.0 to 15.0 %)."""
     mean, lower, upper = (max(value, low) for value in interval)  # in this order NaN stays NaN
-    if not (math.isfinite(lower) and math.isfinite(upper)):
+    if not has_ends(interval):
         return percent_signed(mean)
     return f"{percent_signed(mean)} ({100 * lower:.1f} to {percent_signed(upper)})"
 
@@ -42,7 +47,8 @@ def verdict(found: Found) -> str:
         missed = found["measured"]["violated"]
         often = "nobody could measure how often the service missed its objective"
         if math.isfinite(missed[0]):
-            often = f"the service missed its objective in {span(missed, 0.0)} of the steps"
+            often = (f"the service missed its objective in {span(missed, 0.0)} of the steps"
+                     + ("" if has_ends(missed) else ", which are too few for an interval"))
         return (f"In {lasted(found['hours'])} {often}. What the policy would have come to is not "
                 f"known: {replay}. {refused}")
     saved, played = replay["saved"][POLICY], replay["played"]
@@ -106,7 +112,8 @@ def next_steps(found: Found, task_path: str) -> list[str]:
     allowed, more = found["allowed_violating_share"], replay["more_violating"][POLICY]
     saves = replay["saved"][POLICY][1] > 0  # not where the end is NaN
     if not saves or (not more[1] <= 0 and replay["played"][POLICY]["violated"][0] > allowed):
-        why = ("it saves nothing that is more than chance" if not saves else
+        why = ("too few steps were replayed for an interval of what it saves" if not has_ends(replay["saved"][POLICY])
+               else "it saves nothing that is more than chance" if not saves else
                f"it misses the objective more often than what is set now, and than the {percent(allowed)} allowed")
         steps.append(f"Do not let this policy act: {why}. Train it on a longer load, or for longer: assay run --task "
                      f"{task_path} --budget 4.")

@@ -110,6 +110,12 @@ def test_one_value_has_no_ends_and_none_has_no_mean():
     assert np.isnan(mean_with_ends(np.array([]), 1)).all()
 
 
+@pytest.mark.parametrize("ends", [mean_with_ends, median_with_ends])
+def test_a_few_steps_have_no_ends_however_equal_they_are(ends):
+    assert ends(np.zeros(7), 1)[0] == 0.0 and np.isnan(ends(np.zeros(7), 1)[1:]).all()
+    assert np.isnan(ends(np.arange(14.0).reshape(7, 2), 1)[1:]).all() and ends(np.zeros(8), 1) == [0.0, 0.0, 0.0]
+
+
 def test_medians_do_not_follow_a_single_peak():
     values = np.ones(100)
     values[7] = 1e6
@@ -299,12 +305,28 @@ def test_steps_under_another_objective_are_not_replayed_under_this_one(tmp_path)
 
 @pytest.mark.parametrize("detail", [
     {"at": "foo"}, {"at": "2026-01-01T00:00:00"}, {"interval_s": "x"}, {"targets": "x"}, {"changes": [{}]},
-    {"strange": 5}, {"targets": {"target_capacity_rps": None}}], ids=str)
+    {"strange": 5}, {"targets": {"target_capacity_rps": None}}, {"targets": {"target_capacity_rps": 1e308}},
+    {"interval_s": 1e308}], ids=str)
 def test_a_record_that_no_controller_wrote_is_lost_alone(tmp_path, detail):
     steps = [shadow_step(number, rate=varied(number)) for number in range(100)]
     steps[7] = replace(steps[7], detail={**steps[7].detail, **detail})
     found, _ = report_of(tmp_path, steps)
     assert found["lost_records"] == 1 and found["steps"] == 99
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e200, 1.1e15])
+def test_a_value_that_no_service_has_counts_as_not_known_and_is_counted(tmp_path, value):
+    steps = [shadow_step(number, rate=varied(number)) for number in range(200)]
+    for number in (5, 6, 190):
+        steps[number] = replace(steps[number], observation=(value,) * len(HEADER.signals), targets=(value,),
+                                **dict.fromkeys(("reward", "cost", "violation", "violated"), value))
+    steps[100] = replace(steps[100], violated=1.5)
+    found, html = report_of(tmp_path, steps)
+    assert found["impossible_values"] == 3 * (len(HEADER.signals) + 1 + 3) + 1
+    assert f"{found['impossible_values']} values that no service has (beyond 1e+15, or a share beyond 0 to 1)" in html
+    numbers = [*found["measured"].values(), *found["replay"]["saved"].values()]
+    assert np.isfinite(numbers).all() and np.abs(numbers).max() < 100.0 and "infinite" not in html
+    assert found["measured"]["violated"] == [0.0, 0.0, 0.0]
 
 
 def test_a_last_step_that_lacks_a_setting_hides_no_day(tmp_path):
@@ -331,6 +353,15 @@ def test_a_log_of_other_controls_is_said(tmp_path):
         [shadow_step(number) for number in range(100)])
     found, _ = shadow_report(task_of(), "shop", tmp_path, double_of_the_load(), "t")
     assert "does not have the controls target_capacity_rps" in found["replay"]
+
+
+def test_of_too_few_steps_it_is_said_that_there_is_no_interval(tmp_path):
+    found, html = report_of(tmp_path, [shadow_step(number, rate=varied(number)) for number in range(4)])
+    assert f"missed its objective in 0.0{NBSP}% of the steps, which are too few for an interval" in found["verdict"]
+    assert all(math.isnan(end) for one in found["measured"].values() for end in one[1:])
+    assert "Where ends are missing, too few steps are known for an interval." in html
+    _, html = report_of(tmp_path / "more", [shadow_step(number) for number in range(20)])
+    assert "too few for an interval" not in html
 
 
 def test_what_nobody_could_measure_is_said_and_is_no_zero(tmp_path):
