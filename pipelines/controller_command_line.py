@@ -18,6 +18,7 @@ from typing import Any
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.names import printable
+from feature_store.strict_json import parse_json
 from feature_store.terminal import escape_what_python_says
 from models.configuration import LEDGER_DATABASE
 from pipelines.commands.known_names import require_in_ledger
@@ -250,13 +251,11 @@ def _predict(given: argparse.Namespace) -> int:
 
 def row_of(text: str) -> dict[str, Any]:
     """The inputs that --row gives. Raises InputError."""
+    row = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
     try:
-        row = json.loads(sys.stdin.read() if text == "-" else text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"row must be a JSON object, got {error} (--row)") from error
-    if not isinstance(row, dict):
-        raise InputError(f"row must be a JSON object, got {type(row).__name__} (--row)")
-    return row
+        return parse_json(row, "row", InputError)
+    except InputError as error:
+        raise InputError(f"{error} (--row)") from error
 
 
 def _state(given: argparse.Namespace) -> StateFolder:

@@ -198,6 +198,8 @@ def _settings(settings: Sequence[str]) -> dict[str, float]:
     values = {}
     for text in settings:
         name, _, value = text.partition("=")
+        if name in values:
+            raise InputError(f"setting must be given once, got {name!r:.80} twice (--set)")
         try:
             values[name] = float(value)
         except ValueError:

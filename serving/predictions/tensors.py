@@ -21,6 +21,7 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError, nearest
+from feature_store.strict_json import parse_json
 from serving.contract import Contract
 from serving.session import Prediction
 
@@ -102,13 +103,14 @@ def json_text(names: Sequence[str]) -> str:
 
 
 def read_object(text: bytes, what: str) -> dict[str, Any]:
-    """A JSON object. Raises InputError: it is none; NaN and Infinity are no JSON."""
+    """A JSON object. Raises InputError: it is none, or a key is given twice; NaN and Infinity are no JSON."""
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InputError(f"{what} must be JSON, got {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"{what} must be a JSON object, got {type(data).__name__}")
+    parse_json(text, what, InputError)  # of a key that is given twice orjson takes the last one and says nothing
     return data
 
 

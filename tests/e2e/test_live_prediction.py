@@ -109,6 +109,8 @@ def test_a_row_outside_of_the_proved_box_is_moved_to_it_and_said(live: Live) -> 
         (("--row", '{"psi_cpu_some": null, "psi_io_some": 0.1, "connections": 1}'), "psi_cpu_some"),
         (("--row", '{"psi_cpu_sum": 0.1, "psi_io_some": 0.1, "connections": 1}'), "psi_cpu_s"),
         (("--row", "{}", "--set", "connections"), "setting must be name=number, got 'connections'"),
+        (("--row", "{}", "--set", "connections=1", "--set", "connections=2"), "must be given once, got 'connections'"),
+        (("--row", '{"connections": 1, "connections": 2}'), "key 'connections' is given twice (--row)"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused(live: Live, options: tuple[str, ...], message: str) -> None:

@@ -103,6 +103,9 @@ def test_an_input_outside_of_the_proved_box_is_told(capsys):
 @pytest.mark.parametrize(("arguments", "code", "message"), [
     (["check", "nowhere", *SIGNED], 2, "bundle must be a folder, got nowhere"),
     (["check", "bundle", "--public-key", "nothing.pub"], 2, "nothing.pub"),
+    (["predict", "--bundle", "bundle", *SIGNED, "--row", '{"connections": 1, "connections": 2}'], 2,
+     "key 'connections' is given twice (--row)"),
+    (["predict", "--bundle", "bundle", *SIGNED, "--row", "{\udcff}"], 2, "row must be a JSON object"),
     (["predict", *SIGNED, "--row", ROW], 2, "either --workload or --bundle must be given"),
     (["predict", "--bundle", "bundle", *SIGNED, "--row", "[1]"], 2, "row must be a JSON object, got list"),
     (["predict", "--bundle", "bundle", *SIGNED, "--row", "{"], 2, "row must be a JSON object"),

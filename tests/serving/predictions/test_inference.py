@@ -108,6 +108,9 @@ def test_rows_outside_of_the_box_are_told(url, predictor):
 
 
 @pytest.mark.parametrize(("body", "message"), [
+    (b'{"inputs": [], "inputs": []}', "request must be a JSON object, got .* key 'inputs' is given twice"),
+    (b'{"inputs": [{"name": "telemetry", "datatype": "FP64", "shape": [1, 3], "data": [1, 1, 8], "data": [2, 2, 8]}]}',
+     "key 'data' is given twice"),
     (b"{", "request must be JSON"), (b"[]", "request must be a JSON object, got list"), (b"", "must be JSON"),
     (b'{"inputs": [{"name": "telemetry", "datatype": "FP64", "shape": [1, 3], "data": [NaN, 0.2, 8]}]}', "be JSON"),
     (b'{"inputs": [{"name": "telemetry", "datatype": "FP64", "shape": [1, 3], "data": [Infinity, 1, 8]}]}', "be JSON"),
