@@ -27,12 +27,13 @@ from pipelines.commands import (
     validate_command,
     verify_command,
 )
+from pipelines.console import CommandLine
 
 # libraries read these when they are imported, some of them in the processes of the steps
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
 
-app = typer.Typer(
+app = CommandLine(
     name="assay", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Assay proves a learned cloud controller before it ships.\n\n"
          "Exit codes: 0 done, 1 the job said no, 2 bad usage or input, 75 other work holds the state folder.")

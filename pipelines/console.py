@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperCommand
 
 from feature_store.errors import AssayError, InputError
 from feature_store.names import printable
@@ -65,16 +66,50 @@ def reported(command: Function) -> Function:
         try:
             return command(*args, **kwargs)
         except AssayError as error:
-            if kwargs.get("json_output"):
-                print_json({"error": str(error), "exit_code": error.exit_code})
-            else:
-                err.print(plain("error:", "bold red") + plain(f" {error}"), soft_wrap=True, highlight=False)
-            raise typer.Exit(error.exit_code) from None
+            raise _exit(error, bool(kwargs.get("json_output"))) from None
         except KeyboardInterrupt:
             err.print("stopped")
             raise typer.Exit(130) from None
 
     return wrapper  # type: ignore[return-value]
+
+
+def _exit(error: AssayError, as_json: bool) -> typer.Exit:
+    """Says it, and returns what ends the command."""
+    if as_json:
+        print_json({"error": str(error), "exit_code": error.exit_code})
+    else:
+        err.print(plain("error:", "bold red") + plain(f" {error}"), soft_wrap=True, highlight=False)
+    return typer.Exit(error.exit_code)
+
+
+class CommandLine(typer.Typer):
+    """Commands that refuse an empty value, of which a path would be the current folder.
+
+    But for options that are empty where they are not given: there it says nothing else.
+    """
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Function], Function]:
+        """See `typer.Typer`."""
+        return super().command(name, cls=_WithoutEmptyValues, **options)
+
+
+class _WithoutEmptyValues(TyperCommand):
+    """A command line looked at before it is read: an empty path is the current folder afterwards."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See `TyperCommand`."""
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        given, _, _ = self.make_parser(ctx).parse_args(args=words)
+        for parameter in self.params:
+            values = given.get(parameter.name)
+            if "" in (values if isinstance(values, list | tuple) else [values]) and parameter.default != "":
+                name = parameter.opts[0]
+                left_out = "" if parameter.required else ", or leave it out"
+                error = InputError(f"{name} must have a value, got an empty one; give one{left_out}")
+                raise _exit(error, bool(ctx.params.get("json_output")))
+        return rest
 
 
 def print_json(value: Any) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     given = make_parser().parse_args(arguments)
     try:
+        _require_values(sys.argv[1:] if arguments is None else arguments)
         code: int = given.command(given)
     except AssayError as error:
         return _failed(given, str(error), error.exit_code)
@@ -70,6 +72,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return 130
     return code
+
+
+def _require_values(words: Sequence[str]) -> None:
+    """Raises InputError where an option or an argument is empty: as a path it would be the current folder."""
+    for before, word in pairwise(["", *words]):
+        name, equals, value = word.partition("=")
+        if not word or (name.startswith("--") and equals and not value):
+            raise InputError(f"{name or before} must have a value, got an empty one; give one, or leave it out")
 
 
 def _failed(given: argparse.Namespace, message: str, code: int) -> int:

@@ -7,6 +7,7 @@ import typer
 
 from pipelines.commands.registry_commands import open_registry
 from pipelines.console import (
+    CommandLine,
     ConfigOption,
     JsonOption,
     configuration_from,
@@ -17,7 +18,7 @@ from pipelines.console import (
     working,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Rotate, revoke and show the keys that sign bundles and the ledger.")
+app = CommandLine(no_args_is_help=True, help="Rotate, revoke and show the keys that sign bundles and the ledger.")
 FingerprintArgument = Annotated[str, typer.Argument(help="Fingerprint of the key, or the beginning of it.")]
 
 

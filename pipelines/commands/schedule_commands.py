@@ -26,6 +26,7 @@ from pipelines.commands.train_commands import (
     WorkloadOption,
 )
 from pipelines.console import (
+    CommandLine,
     ConfigOption,
     JsonOption,
     configuration_from,
@@ -38,7 +39,7 @@ from pipelines.console import (
 from pipelines.request import Fanout, check_run_name, make_request
 from pipelines.schedules.schedule_info import ScheduleInfo
 
-app = typer.Typer(no_args_is_help=True, help="Run the train pipeline, or look at its champions, at set times.")
+app = CommandLine(no_args_is_help=True, help="Run the train pipeline, or look at its champions, at set times.")
 LocalOption = Annotated[bool, typer.Option("--local", help="This user's crontab (or systemd timers), no cluster.")]
 NameOption = Annotated[str | None, typer.Option(help="Name of the schedule; default: train-<task>, monitor-<task>.")]
 

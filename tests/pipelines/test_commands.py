@@ -64,6 +64,31 @@ def test_missing_or_superfluous_words_are_bad_usage(arguments: tuple[str, ...]) 
     assert call(*arguments).exit_code == 2
 
 
+@pytest.mark.parametrize(("arguments", "name"), [
+    (("shadow-report", "-w", "redis", "--task", "autoscaling", "--folder", ""), "--folder"),
+    (("shadow-report", "-w", "redis", "--task", "autoscaling", "--output="), "--output"),
+    (("control", "-w", "redis", "--controller", ""), "--controller"), (("serve", "--folder="), "--folder"),
+    (("serve", "--bundle", "b", "--bundle="), "--bundle"), (("serve", "--host", ""), "--host"),
+    (("history", "--config", ""), "--config"),
+    (("check", ""), "bundle"), (("run", "--telemetry", ""), "--telemetry"), (("run", "--task="), "--task"),
+    (("keys", "show", "--config", ""), "--config"), (("schedule", "list", "--endpoint", ""), "--endpoint")])
+def test_an_empty_value_is_refused_by_its_name(arguments: tuple[str, ...], name: str) -> None:
+    done = call(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {name} must have a value, got an empty one; give one")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_with_json_an_empty_value_is_a_document_too() -> None:
+    done = call("history", "--config", "", "--json")
+    assert done.exit_code == 2 and json.loads(done.stdout)["error"].startswith("--config must have a value")
+
+
+@pytest.mark.filterwarnings(IGNORED_WARNING)
+def test_an_option_that_is_empty_where_it_is_not_given_may_be_given_so() -> None:
+    assert "must have a value" not in call("stop-acting", "-w", "redis", "--reason", "").output
+
+
 def test_the_version_is_printed() -> None:
     done = call("--version")
     assert done.exit_code == 0 and done.stdout.startswith("assay ")
