@@ -7,13 +7,15 @@ import numpy as np
 
 from benchmarks.control import default_runs
 from benchmarks.harness.shown import Headline, Plot, Source
-from systems.congestion.benchmarks import against_rules, for_ever, real_link_tables, several_senders
+from systems.congestion.benchmarks import against_rules, ceiling, for_ever, real_link_tables, several_senders
 
 PLOTS = (Plot("congestion_real_link", real_link_tables.draw, "docs/images/congestion_real_link.svg"),)
 TABLES: dict[str, Source] = {
     "congestion-rules": Source("congestion_rules", against_rules.rewards_table),
     "congestion-rules-conditions": Source("congestion_rules", against_rules.conditions_line),
     "congestion-aurora": Source("congestion_rules", against_rules.aurora_line),
+    "congestion-ceiling": Source("congestion_ceiling", ceiling.ceiling_table),
+    "congestion-ceiling-conditions": Source("congestion_ceiling", ceiling.conditions_line),
     "congestion-several-senders": Source("congestion_several_senders", several_senders.sharing_table),
     "congestion-several-senders-conditions": Source("congestion_several_senders", several_senders.sharing_conditions),
     "congestion-for-ever": Source("congestion_for_ever", for_ever.bounds_table),

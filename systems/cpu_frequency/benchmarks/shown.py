@@ -8,12 +8,14 @@ import numpy as np
 from benchmarks.control import default_runs
 from benchmarks.control.generic_policies import policies_table
 from benchmarks.harness.shown import Headline, Plot, Source
-from systems.cpu_frequency.benchmarks import adaptation_tables
+from systems.cpu_frequency.benchmarks import adaptation_tables, foresight
 
 PLOTS: tuple[Plot, ...] = ()
 _ADAPTATION = "cpu_frequency_adaptation"
 TABLES: dict[str, Source] = {
     "cpu-frequency-policies": Source("cpu_frequency_policies", policies_table),
+    "cpu-frequency-foresight": Source("cpu_frequency_foresight", foresight.foresight_table),
+    "cpu-frequency-foresight-conditions": Source("cpu_frequency_foresight", foresight.conditions_line),
     "cpu-frequency-lost": Source(_ADAPTATION, adaptation_tables.lost_table("Table A.4")),
     "cpu-frequency-lost-power": Source(_ADAPTATION, adaptation_tables.lost_table("with power")),
     "cpu-frequency-adapted-power": Source(_ADAPTATION, adaptation_tables.adapted_table("with power")),

@@ -13,7 +13,8 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.task_digest import with_task
 from feature_store.errors import InputError
 from models.tasks.task import load_task
-from systems.congestion.benchmarks import against_rules, beside_kernel, pcc_rl, several_senders
+from systems.congestion.benchmarks import against_rules, beside_kernel, ceiling, pcc_rl, several_senders
+from systems.congestion.simulator import Congestion
 
 
 def entry(controller: str, place: str, **rewards: float) -> dict[str, Any]:
@@ -144,3 +145,21 @@ def test_runs_whose_relay_was_late_are_measured_again_where_that_is_asked_for(
     assert run() == []
     assert run(again_over_ms=1.0) == [("bbr",)]
     assert run(again_over_ms=1.0) == []
+
+
+def test_who_is_told_the_link_earns_nearly_what_nobody_can_exceed() -> None:
+    links = Congestion().draw("held_out", 32, ceiling.STEPS + 1, 0, "wide")
+    earned, most = ceiling.told_sender(links, 1.0)
+    without = (0.01 * links.bandwidth_pps.mean(0) - links.base_s - 2.0 * links.loss).mean()  # bandwidths stand still
+    assert most == pytest.approx(float(without), rel=0.03) and most >= float(without) - 1e-3
+    assert 0.97 * most < earned < most
+    assert ceiling.told_sender(links, 0.5)[0] < 0.55 * most
+
+
+def test_a_ceiling_counts_over_the_best_rule_of_these_links() -> None:
+    found = {"machine": {"date": "2026-11-30"}, "entries": [
+        {"place": "aurora", "rule": "bbr", "of_rule": 2.0, "of_policies": 2.1, "told": 2.2, "ceiling": 2.5},
+        {"place": ceiling.PACKETS, "rule": "bbr", "of_rule": 2.0, "of_policies": 1.9, "ceiling": 2.25}]}
+    assert ceiling.ceiling_table(found).splitlines()[2:] == [
+        "| aurora | 2.00 (bbr) | 2.10 (+5.0 %) | 2.20 (+10.0 %) | 2.50 (+25.0 %) | +10 % |",
+        "| PCC-RL's packets | 2.00 (bbr) | 1.90 (-5.0 %) | not tried | 2.25 (+12.5 %) | +15 % |"]
