@@ -366,7 +366,7 @@ def test_the_same_model_with_another_guarantee_is_a_version_and_waits(
         (folder / "guarantee.npz").write_bytes(proof)
         return folder
 
-    monkeypatch.setattr("serving.bundle._check_guarantee", lambda *_: None)
+    monkeypatch.setattr("serving.bundle._check_policy", lambda *_: None)
     lifecycle.register(write())
     champion = measured(lifecycle, 1.0)
     done = lifecycle.register(guaranteed("It holds."), champion=champion)

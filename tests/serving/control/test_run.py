@@ -47,6 +47,7 @@ def test_it_steps_and_gives_the_lease_back(tmp_path):
 def test_a_signal_stops_also_where_it_comes_while_the_controller_begins_to_wait(number):
     before = {one: signal.getsignal(one) for one in STOPPING}
     try:
+        signal.signal(number, signal.SIG_DFL)  # ignored where the tests run under nohup
         stopped = stops_on_signals()
         with stopped._cond:  # as `wait` has it
             signal.raise_signal(number)
