@@ -226,7 +226,7 @@ def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:
 
 def _check_facts(bundle: Bundle) -> None:
     """That the contract calls the model's input and output what the file does: by these names it is run."""
-    from models.export.model_facts import model_facts  # it imports onnx
+    from models.verification.model_facts import model_facts  # it imports onnx
 
     said = {name: getattr(bundle.contract.model, name) for name in ("opset", "input", "output")}
     try:

@@ -18,10 +18,10 @@ from feature_store.strict_yaml import read_yaml
 from feature_store.whole_files import whole_folder
 from models.control.contract.guarantee import Shipped
 from models.export.json_file import write_json
-from models.export.model_facts import model_facts
 from models.export.product import Product, ProductInput
 from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
 from models.verification.language.specification_writing import as_yaml, written_out
+from models.verification.model_facts import model_facts
 from models.verification.verdict import Status
 
 CONTRACT_FORMAT = "assay-bundle/2"

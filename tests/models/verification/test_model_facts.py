@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from feature_store.errors import InputError
-from models.export.model_facts import model_facts
+from models.verification.model_facts import model_facts
 
 
 def relu(inputs: tuple[str, ...] = ("rows",), outputs: tuple[str, ...] = ("answer",), opsets: tuple[int, ...] = (17,),
