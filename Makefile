@@ -11,7 +11,7 @@ export GX_ANALYTICS_ENABLED := False
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check ui install golden tables benchmark debian clean wheel deploy-check docs
+.PHONY: help run demo test check durations ui install golden tables benchmark debian clean wheel deploy-check docs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ check: $(STAMP) ## ruff, mypy, import-linter, fast tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow" -q
+
+durations: $(STAMP) ## all tests, timed: which of them `make check` leaves out (tests/slow.txt)
+	$(PYTEST) -p tests.durations
 
 demo: $(STAMP) ## a real server, its load and a proved controller that acts on it, two minutes (as root)
 	@$(BIN)/assay demo

@@ -21,13 +21,11 @@ def pages() -> dict[Path, str]:
     return new_pages(ROOT)
 
 
-@pytest.mark.slow
 def test_this_project_s_pages_are_up_to_date(pages: dict[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "new_pages", {ROOT: pages}.__getitem__)
     assert run_benchmark(["tables", "--check"]) == 0
 
 
-@pytest.mark.slow
 def test_the_readme_has_a_line_of_each_task_that_was_measured(pages: dict[Path, str]) -> None:
     lines = [line for line in pages[ROOT / "README.md"].splitlines() if line.startswith("| `")]
     assert [line.split("`")[1] for line in lines] == [one.task for one in tables.HEADLINES if all(
@@ -103,7 +101,6 @@ def test_a_table_whose_part_of_the_results_is_missing_says_so() -> None:
     assert source.shown({"cells": [1, 2]}) == "2"
 
 
-@pytest.mark.slow
 def test_what_tables_need_is_in_their_result_files() -> None:
     files = {source.results: read_results(ROOT / RESULTS / f"{source.results}.json") for source in TABLES.values()}
     missing = [name for name, source in TABLES.items() if source.needs not in (files[source.results] or source.needs)]
@@ -135,7 +132,6 @@ def test_pages_under_docs_hold_tables_too(project: Path) -> None:
     assert "whole run" not in page.read_text() and "share of the run that is overhead" in page.read_text()
 
 
-@pytest.mark.slow
 def test_the_scale_plot_is_drawn_from_the_results(project: Path) -> None:
     run_benchmark(["tables", "--root", str(project)])
     assert "<svg" in (project / SCALE_PLOT).read_text()

@@ -80,7 +80,6 @@ def test_a_specification_by_policy_is_reported_and_stops_nothing(tmp_path: Path)
     assert "Do the data obey the specification?" in page and "Worst pairs" in page and "by policy" in page
 
 
-@pytest.mark.slow
 def test_a_step_that_is_repeated_gives_the_same(tmp_path: Path) -> None:
     with project(tmp_path):
         steps, found = audited(tmp_path, turned(by_policy=False))
@@ -94,7 +93,6 @@ def test_the_sentence_says_what_was_compared(pairs: int, said: str) -> None:
     assert said in found.sentence
 
 
-@pytest.mark.slow
 def test_a_workload_whose_audit_fails_does_not_sink_the_others(tmp_path: Path) -> None:
     with project(tmp_path):
         steps = prepare(tmp_path, tiny.telemetry(), tiny.task())

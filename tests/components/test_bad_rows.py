@@ -84,7 +84,6 @@ def test_without_a_policy_or_beyond_its_limit_the_workload_stops(tmp_path: Path,
         steps_of(tmp_path / "all", file(), **policy).audit()
 
 
-@pytest.mark.slow
 def test_the_evidence_has_them(tmp_path: Path) -> None:
     with project(tmp_path):
         steps = steps_of(tmp_path / "all", file(), drop=True, at_most="1 %")

@@ -19,7 +19,7 @@ from serving.ledger import Ledger
 from tests.components.steps import IGNORED_WARNING, Steps, prepare, project
 from tests.e2e import tiny
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 
 def percent(rows: pd.DataFrame) -> pd.DataFrame:

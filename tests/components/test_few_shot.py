@@ -20,7 +20,7 @@ from serving.session import Predictor
 from tests.components.steps import IGNORED_WARNING, Steps, project
 from tests.models.adaptation.simulation import frame
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 MAPPING = {"workload": {"column": "app"},
            "configuration": {"nodes": {"column": "nodes", "unit": "count"},

@@ -15,7 +15,7 @@ from tests.components.small_disk import fill, small_disk
 from tests.components.steps import IGNORED_WARNING, Steps, prepare, project
 from tests.e2e import tiny
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 PAIR = ("tiny", "redis")
 

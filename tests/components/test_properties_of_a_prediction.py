@@ -9,7 +9,7 @@ import yaml
 from tests.components.steps import IGNORED_WARNING, prepare, project
 from tests.e2e import tiny
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 PROPERTIES = [
     {"monotone": {"features": ["psi_cpu_some"], "direction": "increasing"}},

@@ -73,7 +73,6 @@ def twice(steps: Steps, *names: str) -> None:
         getattr(steps, name)()
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings(IGNORED_WARNING)
 def test_all_steps_but_register_run_twice_and_leave_what_once_leaves_and_never_have_the_key(
     cluster: Configuration, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

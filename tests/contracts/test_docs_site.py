@@ -10,7 +10,6 @@ from mkdocs.config import load_config
 
 from tests.e2e.tiny import ROOT
 
-pytestmark = pytest.mark.slow
 REFERENCE = re.compile(r'(?:href|src)="([^"#?]+)(?:\?[^"#]*)?(?:#[^"]*)?"')
 
 

@@ -4,7 +4,6 @@ import json
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
 from deploy.assay_serving.build import ROOT, build_wheel, description
@@ -41,7 +40,6 @@ def test_the_controller_s_image_installs_the_version_that_is_built() -> None:
     assert wheel in dict(instructions(CONTROLLER))["COPY"].split()
 
 
-@pytest.mark.slow
 def test_the_steps_load_from_what_their_image_copies_and_installs(tmp_path: Path) -> None:
     app = tmp_path / "app"
     app.mkdir()
@@ -54,7 +52,6 @@ def test_the_steps_load_from_what_their_image_copies_and_installs(tmp_path: Path
     assert "wrote out.yaml" in run(["assay", "compile", "out.yaml", "--values", str(values)], tmp_path, programs)
 
 
-@pytest.mark.slow
 def test_the_controller_s_image_acts_and_brings_the_actuator_and_the_checker(tmp_path: Path) -> None:
     app = tmp_path / "app"
     app.mkdir()

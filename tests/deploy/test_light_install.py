@@ -81,12 +81,10 @@ EXTRAS = ("models.verification.", "systems.autoscaling.guarantee.", "feature_sto
           "models.configuration_file", "serving.predictions.", "serving.ledger_table")
 
 
-@pytest.mark.slow
 def test_the_page_s_code_runs_in_the_light_install(installed, place):
     _is_what_the_page_says([_checked([str(installed / "python"), "-c", block], place) for block in BLOCKS])
 
 
-@pytest.mark.slow
 def test_nothing_heavy_is_installed_and_all_modules_but_those_of_extras_load_without(installed, tmp_path):
     modules = [name for name in light_closure().modules if not name.startswith(EXTRAS)]
     found = json.loads(_checked([str(installed / "python"), "-c", INSPECTION.format(modules=modules, heavy=HEAVY)],
@@ -98,7 +96,6 @@ def test_nothing_heavy_is_installed_and_all_modules_but_those_of_extras_load_wit
     assert "assay" not in found["installed"]
 
 
-@pytest.mark.slow
 def test_it_predicts_checks_and_says_what_a_deep_check_needs(installed, place):
     row = json.dumps({"psi_cpu_some": 0.3, "psi_io_full": 0.2, "connections": 8})
     assay = str(installed / "assay")
@@ -119,7 +116,6 @@ def test_it_predicts_checks_and_says_what_a_deep_check_needs(installed, place):
     assert refused.returncode == 1
 
 
-@pytest.mark.slow
 def test_it_acts(installed, place):
     """And stays below MOST_MEMORY_MIB while it does."""
     command = [str(installed / "assay"), "control", "--home", "state", "-w", "nginx", "--controller", "controller.yaml",
@@ -142,7 +138,6 @@ def test_it_acts(installed, place):
     assert int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024 < MOST_MEMORY_MIB
 
 
-@pytest.mark.slow
 def test_with_the_extra_every_leaf_of_a_proof_is_proved_again(installed, place):
     """Last: it adds onnx to the environment."""
     _checked([str(installed / "pip"), "install", "--quiet", "--disable-pip-version-check", "-c",
@@ -154,7 +149,6 @@ def test_with_the_extra_every_leaf_of_a_proof_is_proved_again(installed, place):
     assert "proof must prove the specification" in refused.stderr
 
 
-@pytest.mark.slow
 def test_with_the_extra_it_serves(installed, place):
     """Last too: it adds the extra's packages."""
     command = [str(installed / "assay"), "serve", "--bundle", "bundle", "--public-key", "assay.pub", "--port", "0"]

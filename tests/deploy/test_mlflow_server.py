@@ -19,7 +19,7 @@ from serving.registry import Registry
 from tests.components.steps import IGNORED_WARNING
 from tests.serving.conftest import accept, write_bundle
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 MOST_SECONDS = 120  # of its start, which migrates a fresh database
 
 

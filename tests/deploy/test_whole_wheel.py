@@ -22,7 +22,7 @@ ROOT = tiny.ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKLOAD = "training"
 Done = subprocess.CompletedProcess
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")

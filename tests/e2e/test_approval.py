@@ -20,7 +20,7 @@ from serving.registry import Registry
 from tests.components.steps import IGNORED_WARNING, Steps, prepare, project
 from tests.e2e import tiny
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 ROW = json.dumps({"psi_cpu_some": 0.3, "psi_io_some": 0.4, "connections": 4.0})
 REDIS = ("--task", "tiny", "--workload", "redis")

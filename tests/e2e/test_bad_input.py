@@ -11,7 +11,7 @@ from tests.e2e import tiny
 from tests.e2e.processes import Project, new_project, processes_of
 from tests.feature_store.sources.recorded import metric_map
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

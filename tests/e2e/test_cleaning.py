@@ -7,7 +7,7 @@ import pytest
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e.processes import new_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.filterwarnings(IGNORED_WARNING)]
 
 RUN = ("run", "--task", "tiny.yaml", "--telemetry", "samples.parquet")
 REDIS = ("--task", "tiny", "--workload", "redis")

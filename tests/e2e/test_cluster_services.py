@@ -25,7 +25,7 @@ from tests.e2e.processes import Project, finish, wait_until
 from tests.e2e.services import BUCKET, IS_INSTALLED
 from tests.serving.conftest import accept, write_bundle
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING),
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING),
               pytest.mark.skipif(not IS_INSTALLED, reason="needs Debian's postgresql")]
 
 TELEMETRY = f"s3://{BUCKET}/telemetry/samples.parquet"

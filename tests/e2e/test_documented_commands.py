@@ -38,7 +38,7 @@ from tests.e2e import tiny
 from tests.e2e.documents import DOCUMENTS, Command, commands_of
 from tests.pipelines.kfp_server import kfp_server
 
-pytestmark = [pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.slow]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 WORKLOADS = ("redis", "training")
 REDIS = ("--workload", "redis")

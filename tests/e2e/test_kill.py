@@ -29,7 +29,7 @@ from tests.e2e.processes import (
     wait_until,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING)]
 
 RUN = ("run", "--task", "tiny.yaml", "--telemetry", "samples.parquet")
 DISK_KB = 128 * 1024

@@ -28,7 +28,7 @@ from tests.e2e.processes import RUN_TIMEOUT_S, Project, finish, wait_until
 from tests.e2e.services import BUCKET, IS_INSTALLED, PASSWORD, database, killed_at
 from tests.serving.test_ledger import move
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING),
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING),
               pytest.mark.skipif(not IS_INSTALLED, reason="needs Debian's postgresql")]
 
 TELEMETRY = f"s3://{BUCKET}/telemetry/samples.parquet"

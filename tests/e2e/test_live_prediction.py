@@ -22,7 +22,6 @@ from tests.feature_store.prometheus_server import faulty_server, reply
 
 MISSING = [PACKAGES[name] for name in MONITORING_TOOLS if shutil.which(name, path=SEARCH_PATH) is None]
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.filterwarnings(IGNORED_WARNING),
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: Debian package {', '.join(MISSING)}"),
     pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel reports no pressure (CONFIG_PSI)")]

@@ -14,7 +14,7 @@ from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
 from tests.e2e.processes import Project, new_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.filterwarnings(IGNORED_WARNING)]
 
 WORKLOAD = "nginx"
 

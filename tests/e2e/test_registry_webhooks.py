@@ -24,7 +24,7 @@ from tests.e2e.services import MOST_SECONDS, Server
 from tests.pipelines.webhook_receiver import Receiver, receiver
 from tests.serving.conftest import ROOT, accept, write_bundle
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 SECRET = "s3cret"
 EVENTS = [WebhookEvent(WebhookEntity.MODEL_VERSION, WebhookAction.CREATED),

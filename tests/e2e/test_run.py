@@ -30,7 +30,7 @@ from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
 from tests.e2e.processes import Project, finish, new_project, processes_of, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.filterwarnings(IGNORED_WARNING)]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.filterwarnings(IGNORED_WARNING)]
 
 RUN = ("run", "--task", "tiny.yaml", "--telemetry", "samples.parquet")
 ROW = {"psi_cpu_some": 0.3, "psi_io_some": 0.4, "connections": 4.0}

@@ -21,7 +21,7 @@ from tests.e2e import tiny
 from tests.e2e.documents import Command, commands_of
 from tests.e2e.test_documented_commands import WORKLOADS, small_task
 
-pytestmark = [pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.slow]
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 TUTORIAL = "docs/tutorial.md"
 

@@ -178,7 +178,6 @@ def test_what_does_not_fit_the_environment_is_refused_before_any_work(change: di
     assert "task.yaml" in str(refused.value)
 
 
-@pytest.mark.slow
 def test_it_goes_through_the_whole_pipeline_to_a_signed_champion(finished: tuple[Project, dict[str, Any]]) -> None:
     made, summary = finished
     (entry,) = summary["entries"]
@@ -193,7 +192,6 @@ def test_it_goes_through_the_whole_pipeline_to_a_signed_champion(finished: tuple
     assert fallback.safe_ranges["target_capacity_rps"].maximum == 200
 
 
-@pytest.mark.slow
 def test_a_run_killed_in_training_goes_on_to_the_same_policy(finished: tuple[Project, dict[str, Any]],
                                                              tmp_path: Path) -> None:
     made = project(tmp_path)
@@ -215,7 +213,6 @@ def test_a_run_killed_in_training_goes_on_to_the_same_policy(finished: tuple[Pro
     assert resumed.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.slow
 def test_a_controller_gets_targets_inside_of_the_limits(finished: tuple[Project, dict[str, Any]]) -> None:
     made, summary = finished
     predictor = Predictor.from_folder(Path(summary["entries"][0]["bundle"]), made.configuration.public_key_path,
@@ -228,7 +225,6 @@ def test_a_controller_gets_targets_inside_of_the_limits(finished: tuple[Project,
     assert targets.min() >= 2 and targets.max() <= 200 and answer.units == {"target_capacity_rps": "1/s"}
 
 
-@pytest.mark.slow
 def test_its_champion_acts_by_its_own_observer_and_rule(finished: tuple[Project, dict[str, Any]]) -> None:
     """A first step is the fallback's; the policy's keep within the rates of its control."""
     made, _ = finished
@@ -253,7 +249,6 @@ def test_its_champion_acts_by_its_own_observer_and_rule(finished: tuple[Project,
     assert all(0.75 * now - 1e-3 <= later <= 2.0 * now + 1e-3 for now, later in pairwise(present))
 
 
-@pytest.mark.slow
 def test_a_stranger_gets_the_same_verdict_from_the_three_files(finished: tuple[Project, dict[str, Any]],
                                                                tmp_path: Path) -> None:
     made, summary = finished
@@ -264,7 +259,6 @@ def test_a_stranger_gets_the_same_verdict_from_the_three_files(finished: tuple[P
     assert proof["accepted"] is True
 
 
-@pytest.mark.slow
 def test_the_same_policy_again_registers_nothing(finished: tuple[Project, dict[str, Any]]) -> None:
     made, _ = finished
     done = run(made, "--name", "second", "--fresh")

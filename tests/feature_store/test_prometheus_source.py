@@ -151,7 +151,6 @@ def test_an_unparsable_expression_is_the_servers_message(node: str) -> None:
 
 
 @needs_prometheus
-@pytest.mark.slow
 def test_a_million_samples_come_in_less_than_15_seconds(tmp_path) -> None:
     count, series = 10_000, 100
     begin = START - count

@@ -80,7 +80,6 @@ def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: st
         parse_task({**yaml.safe_load(TASK.read_text()), **change}, "task.yaml")
 
 
-@pytest.mark.slow
 def test_it_goes_through_the_whole_pipeline_to_a_signed_champion(finished: tuple[Project, dict[str, Any]]) -> None:
     made, summary = finished
     (entry,) = summary["entries"]
@@ -95,7 +94,6 @@ def test_it_goes_through_the_whole_pipeline_to_a_signed_champion(finished: tuple
     assert kinds == [("new_limit_cores", "cores", "target"), ("replica_change", "count", "change")]
 
 
-@pytest.mark.slow
 def test_a_stranger_gets_the_same_answer_from_the_three_files(
     finished: tuple[Project, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -111,7 +109,6 @@ def test_a_stranger_gets_the_same_answer_from_the_three_files(
     assert again["statement"] == proof["statement"] == contract["specification"]["statement"]
 
 
-@pytest.mark.slow
 def test_the_operators_words_hold_of_what_a_controller_loads(finished: tuple[Project, dict[str, Any]]) -> None:
     made, summary = finished
     predictor = Predictor.from_folder(Path(summary["entries"][0]["bundle"]), made.configuration.public_key_path,
@@ -128,7 +125,6 @@ def test_the_operators_words_hold_of_what_a_controller_loads(finished: tuple[Pro
     assert answer.units == {"new_limit_cores": "cores", "replica_change": "count"}
 
 
-@pytest.mark.slow
 def test_stages_that_it_does_not_need_say_so(finished: tuple[Project, dict[str, Any]]) -> None:
     made, _ = finished
     notes = {event["step"]: event["message"] for event in made.events("first") if event["event"] == "note"}
@@ -136,7 +132,6 @@ def test_stages_that_it_does_not_need_say_so(finished: tuple[Project, dict[str, 
                      "pretrain": "a table is fitted in a moment: there is nothing to pretrain"}
 
 
-@pytest.mark.slow
 def test_its_report_shows_reward_gates_and_both_outputs(finished: tuple[Project, dict[str, Any]]) -> None:
     _, summary = finished
     index = Path(summary["report"])
@@ -146,7 +141,6 @@ def test_its_report_shows_reward_gates_and_both_outputs(finished: tuple[Project,
     assert "Reward" in index.read_text()
 
 
-@pytest.mark.slow
 def test_the_same_controller_again_registers_nothing(finished: tuple[Project, dict[str, Any]]) -> None:
     made, _ = finished
     done = run(made, "--name", "second", "--fresh")
@@ -155,7 +149,6 @@ def test_the_same_controller_again_registers_nothing(finished: tuple[Project, di
     assert entry["status"] == "unchanged"
 
 
-@pytest.mark.slow
 def test_a_reward_below_its_threshold_is_rejected(tmp_path: Path) -> None:
     made = project(tmp_path, least_reward=-1.0)
     done = run(made)

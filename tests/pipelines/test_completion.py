@@ -46,7 +46,6 @@ def test_a_command_that_was_begun_is_completed(shell: str) -> None:
     assert "promote" not in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None or not ASSAY.is_file(), reason="bash and the installed command")
 def test_bash_completes_a_command_of_a_group() -> None:
     done = subprocess.run(["bash", "--norc", "-c", BASH.format(assay=ASSAY)], capture_output=True, text=True,

@@ -103,7 +103,6 @@ def real() -> Iterator[Tree]:
     group.remove()
 
 
-@pytest.mark.slow
 def test_of_two_processes_on_one_control_group_one_acts_and_the_other_takes_over(
     place: Path, home: Path, tmp_path: Path, real: Tree
 ) -> None:
@@ -172,7 +171,6 @@ def _holds(status: str) -> bool:
     return bool(int(masks["SigBlk"], 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings(IGNORED_WARNING)
 def test_an_operator_s_entry_of_the_ledger_stops_a_running_controller(place: Path, home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "controller"

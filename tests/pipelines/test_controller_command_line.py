@@ -34,7 +34,9 @@ SIGNED = ("--public-key", "assay.pub")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return make_place(tmp_path_factory.mktemp("light") / "place")
+    made = make_place(tmp_path_factory.mktemp("light") / "place")
+    with metrics_for(made):  # writes the controller's file, too
+        return made
 
 
 @pytest.fixture(autouse=True)

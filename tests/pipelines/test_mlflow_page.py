@@ -6,8 +6,6 @@ import time
 import urllib.request
 from pathlib import Path
 
-import pytest
-
 from pipelines.mlflow_page import free_port
 from tests.e2e.processes import new_project, processes_of, wait_until
 
@@ -26,7 +24,6 @@ def test_a_port_that_is_taken_is_named_with_the_reason() -> None:
     assert port != taken and why == f"port {taken} could not be had (Address already in use), so another was taken"
 
 
-@pytest.mark.slow
 def test_it_says_where_the_models_are_and_leaves_no_process_behind(tmp_path: Path) -> None:
     project = new_project(tmp_path)
     with socket.socket() as other:

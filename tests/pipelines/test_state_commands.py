@@ -32,7 +32,6 @@ def state(empty_state: Configuration, tmp_path: Path) -> Configuration:
     return empty_state
 
 
-@pytest.mark.slow
 def test_a_pinned_head_a_cut_ledger_and_a_retired_champion(state: Configuration) -> None:
     shown = call("history")
     assert shown.exit_code == 0
@@ -60,7 +59,6 @@ def test_a_pinned_head_a_cut_ledger_and_a_retired_champion(state: Configuration)
         "retire", "approve", "retire"]
 
 
-@pytest.mark.slow
 def test_a_copy_is_adopted(state: Configuration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(state.home, tmp_path / "copy")
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "copy"))

@@ -364,7 +364,7 @@ def test_a_witness_takes_the_place_of_an_older_one(folder) -> None:
 
 @pytest.mark.parametrize(("specification", "options"), [
     pytest.param("spec.yaml", (), id="text"),
-    pytest.param("wrong.yaml", ("--json",), id="json", marks=pytest.mark.slow)])
+    pytest.param("wrong.yaml", ("--json",), id="json")])
 def test_standard_output_that_cannot_be_written_is_not_a_verdict(folder, specification, options) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, "model.onnx", "-s", specification, *options], cwd=folder, stdout=full,
@@ -422,7 +422,6 @@ def open_files(folder: Path) -> None:
                                       "- share: {of: {range: {maximum: 1.5}}, at_least: 0.5}\n")
 
 
-@pytest.mark.slow
 def test_one_interrupt_ends_the_run_with_what_is_known(folder, open_files) -> None:
     terminal, side = pty.openpty()  # the progress bar on it says when the search is under way
     program = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {COMMAND[2]}"

@@ -103,7 +103,6 @@ def record(
 
 
 @needs_tools
-@pytest.mark.slow
 def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(tmp_path: Path, scratch: Path) -> None:
     events: list[ProgressEvent] = []
     summary = record_campaign(SMALL, tmp_path / "out", events.append, scratch=scratch, command="assay record x")
@@ -131,7 +130,6 @@ def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(tmp_path: Pa
 
 
 @needs_tools
-@pytest.mark.slow
 def test_a_crashed_workload_ends_its_combination_only(tmp_path: Path, scratch: Path) -> None:
     settings = dataclasses.replace(REDIS, combinations=2, seconds_per_combination=15.0)
     crashed: list[str] = []
@@ -158,7 +156,6 @@ def test_a_crashed_workload_ends_its_combination_only(tmp_path: Path, scratch: P
 
 
 @needs_tools
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_path: Path, scratch: Path) -> None:
     recorder = subprocess.Popen(
@@ -183,7 +180,6 @@ def await_true(condition: Callable[[], bool], timeout_s: float) -> None:
 
 
 @needs_tools
-@pytest.mark.slow
 def test_a_server_that_does_not_start_is_reported(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +190,6 @@ def test_a_server_that_does_not_start_is_reported(
 
 
 @needs_root
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mysql", "redis", "search"])
 def test_no_user_of_this_machine_becomes_root_through_a_server(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = WORKLOADS[name]

@@ -26,7 +26,7 @@ from tests.serving.conftest import FakeStore, accept, write_bundle
 from tests.serving.test_ledger import HISTORY, ROOT, move
 from tests.serving.test_lifecycle import PAIR
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_INSTALLED, reason="needs Debian's postgresql")]
+pytestmark = pytest.mark.skipif(not IS_INSTALLED, reason="needs Debian's postgresql")
 
 Keys = tuple[Path, Path]
 APPEND = """

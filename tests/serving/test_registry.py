@@ -408,7 +408,6 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # sqlite holds its file
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
     registry: Registry, client: mlflow.MlflowClient, state: Configuration, write: Writer
 ) -> None:
@@ -423,7 +422,6 @@ def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
     assert registry.register(again).version == 1
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_under_everything_registers_nothing(
     template: Path, tmp_path: Path, write: Writer, opened: Opener
 ) -> None:
@@ -486,7 +484,6 @@ def start(home: Path, folder: Path, stop_in: str) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stop_in", ["flavor", "version", "alias"])
 def test_a_registration_that_is_killed_is_gone_or_completed(
     state: Configuration, client: mlflow.MlflowClient, write: Writer, opened: Opener, stop_in: str
@@ -508,7 +505,6 @@ def test_a_registration_that_is_killed_is_gone_or_completed(
     assert registry.register(write(slope=9.0, test_mse=0.5)).alias == "champion"
 
 
-@pytest.mark.slow
 def test_processes_that_start_at_once_on_a_fresh_state_leave_one_champion(
     configuration: Configuration, write: Writer
 ) -> None:

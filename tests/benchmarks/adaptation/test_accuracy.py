@@ -161,7 +161,6 @@ def test_entries_of_other_code_are_made_again(file: Path, monkeypatch: pytest.Mo
     assert {(entry["seed"], entry["code"]) for entry in content(file)["entries"]} == {(1, "new")}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", ["file", "mapping", "provider"])
 def test_entries_of_other_input_are_made_again(file: Path, change: str) -> None:
     run(file)

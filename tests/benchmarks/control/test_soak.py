@@ -44,7 +44,6 @@ def test_the_plot_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "soak.svg").read_text().startswith("<?xml")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prometheus") is None or find_hierarchy().cpu is None,
                     reason="needs the Debian package prometheus and writable control groups")
 def test_a_short_soak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

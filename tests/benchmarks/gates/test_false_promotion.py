@@ -64,7 +64,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(false_promotion, name, value)
 
 
-@pytest.mark.slow
 def test_what_was_measured_is_kept_and_the_rest_is_measured(small: None, tmp_path: Path) -> None:
     path, said = tmp_path / "results.json", []
     first = measure(path, 3, 2, said.append, days=2)

@@ -29,7 +29,6 @@ def x() -> np.ndarray:
     return np.stack([second + 0.3 * generator.random(ROWS), second], axis=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("truth", "specified"), [(1, 1), (-1, 1)])
 def test_a_known_direction_is_found_whatever_is_specified(x: np.ndarray, truth: int, specified: int) -> None:
     found = _measure(truth * x[:, 0], x, specified)
@@ -40,7 +39,6 @@ def test_a_known_direction_is_found_whatever_is_specified(x: np.ndarray, truth: 
         assert all(one < other for one, other in zip(errors[better], errors[worse], strict=True))
 
 
-@pytest.mark.slow
 def test_a_direction_that_another_feature_hides_is_found_with_that_one_held(x: np.ndarray) -> None:
     found = _measure(3 * x[:, 1] - x[:, 0], x, 1)
     assert found["rank_correlation"] > 0.9

@@ -49,7 +49,6 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     return made
 
 
-@pytest.mark.slow
 def test_entries_are_what_the_pipeline_s_steps_found(prepared: Prepared) -> None:
     found = {}
     for method in ("monotone", "certified", "plain", "monotone_not_pretrained"):
@@ -84,7 +83,6 @@ def test_a_peer_s_entry_is_of_the_same_split(prepared: Prepared) -> None:
     assert entry["metrics"]["baseline_mse"] < entry["metrics"]["constant_mse"]
 
 
-@pytest.mark.slow
 def test_a_workload_that_the_gate_stops_is_a_failed_entry(prepared: Prepared) -> None:
     (prepared.work / RECORDED / "0" / "features" / "status.json").write_text('{"redis": "column is empty"}')
     entry = run_job(prepared, Job(RECORDED, "monotone", 0, "redis"))
@@ -137,7 +135,6 @@ def test_finished_entries_are_not_made_again(runs: list[list[Any]], command: lis
     assert {entry["seed"] for entry in entries} == {0}
 
 
-@pytest.mark.slow
 def test_a_data_set_s_entries_outlive_a_change_of_another(
     runs: list[list[Any]], command: list[str], tmp_path: Path,
 ) -> None:
@@ -153,7 +150,6 @@ def test_a_data_set_s_entries_outlive_a_change_of_another(
     assert _made(runs[-1]) == {("linnos", 0)}
 
 
-@pytest.mark.slow
 def test_other_learning_code_drops_the_entries_of_every_data_set(
     runs: list[list[Any]], command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

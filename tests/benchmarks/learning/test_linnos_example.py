@@ -94,7 +94,6 @@ def test_a_cut_or_missing_file_is_one_line_and_writes_nothing(
     assert not output.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not LINNOS.is_file(), reason=f"the public LinnOS table is not at {LINNOS} (set ASSAY_DATA)")
 def test_the_linnos_example_reads_passes_the_gate_and_splits_by_run(tmp_path: Path) -> None:
     assert PROGRAM["main"]([str(LINNOS), str(tmp_path / "linnos.csv")]) == 0

@@ -90,7 +90,6 @@ def test_sizes_are_options(telemetry: Path, outcomes: dict[str, Any], tmp_path: 
     assert measured["quick"] is True
 
 
-@pytest.mark.slow
 def test_a_measurement_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     found = isolation.run_isolated("recorder", QUICK, tmp_path, tmp_path / "samples.parquet")
     assert found["status"] == "failed" and "card.json" in found["error"]

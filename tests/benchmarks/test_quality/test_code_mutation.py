@@ -24,7 +24,6 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("text", "end"), [
     (CODE, "survived"), (CODE.replace(">", ">="), "survived"), (CODE.replace(">", "<"), "found"),
     (CODE.replace("return", "retur"), "found"), (CODE.replace("return", "while True: pass\n    return"), "no end")],
@@ -36,14 +35,12 @@ def test_a_mutant_is_found_where_a_test_fails(
     assert (tree / "sign.py").read_text() == CODE
 
 
-@pytest.mark.slow
 def test_tests_that_do_not_run_find_nothing(tree: Path) -> None:
     (tree / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
     with pytest.raises(RuntimeError, match="the tests must run, got exit code 4"):
         outcome(tree, "sign.py", CODE, ("test_sign.py",))
 
 
-@pytest.mark.slow
 def test_planted_mutants_are_tried_again_unless_the_code_has_changed(tree: Path) -> None:
     entries = [{"file": "sign.py", "before": "x > 0", "after": "x < 0", "tests": ["test_sign.py"], "what": "turned"},
                {"file": "sign.py", "before": "x >= 0", "after": "x < 0", "tests": ["test_sign.py"], "what": "gone"}]

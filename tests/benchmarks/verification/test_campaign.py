@@ -70,7 +70,6 @@ def answering(*statuses: Status) -> Callable[..., Answer]:
     return ask
 
 
-@pytest.mark.slow
 def test_both_verdicts_come_out_and_nothing_is_measured_twice(
     run: Run, output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -86,7 +85,6 @@ def test_both_verdicts_come_out_and_nothing_is_measured_twice(
     assert entries(output) == found
 
 
-@pytest.mark.slow
 def test_what_a_killed_run_had_measured_is_kept(
     run: Run, output: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -198,7 +196,6 @@ def test_a_missing_peer_is_left_out_in_one_line(
     assert entries(output) == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tool", sorted(PEERS))
 def test_an_installed_peer_agrees_with_ours(
     run: Run, output: Path, tool: str, monkeypatch: pytest.MonkeyPatch,
@@ -214,7 +211,6 @@ def test_an_installed_peer_agrees_with_ours(
     assert json.loads(output.read_text())["peers"][tool] not in ("", "unknown")
 
 
-@pytest.mark.slow
 def test_growth_is_measured_and_goes_on_where_it_was(
     run: Run, output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -55,7 +55,6 @@ def test_a_module_that_becomes_reached_counts(root: Path) -> None:
     assert digest(root) != imported
 
 
-@pytest.mark.slow
 def test_every_tool_s_code_is_found() -> None:
     codes = {tool: tool_code(tool) for tool in TOOLS}
     assert codes["assay"] == codes["assay_search"]

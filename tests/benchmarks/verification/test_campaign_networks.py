@@ -56,7 +56,6 @@ def test_training_is_the_same_from_the_same_seed() -> None:
     assert weights_digest(first) == weights_digest(second) != weights_digest(other)
 
 
-@pytest.mark.slow
 def test_every_recipe_does_what_it_is_for() -> None:
     plain, sampled, certified = (network_from_torch(train((16, 16), QUERIES, recipe)) for recipe in (
         Recipe(400), Recipe(400, weight=1.0, margin=0.1),

@@ -39,7 +39,6 @@ def test_a_request_comes_back_as_it_was(tmp_path: Path) -> None:
         assert (mine == theirs).all() and mine.dtype == theirs.dtype
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["assay", "assay_search", "highs"])
 def test_one_wrong_feature_refutes_the_network(tool: str) -> None:
     line = missing(tool) if tool == "highs" else None
@@ -52,7 +51,6 @@ def test_one_wrong_feature_refutes_the_network(tool: str) -> None:
     assert 0 < refuted.seconds <= refuted.wall_seconds < 20 and refuted.setup_seconds > 0
 
 
-@pytest.mark.slow
 def test_bounds_alone_stop_at_their_boxes() -> None:
     network = random_network(np.random.default_rng(0), 3, [16, 16])
     asked = [Question(network, 0, 1, np.zeros(3), np.ones(3), 1e-4)]
@@ -94,14 +92,12 @@ sys.modules["benchmarks.verification.peers.made"].solve = solve
         return [str(self.folder), str(ROOT)]
 
 
-@pytest.mark.slow
 def test_a_tool_that_heeds_no_limit_is_ended_by_its_processor_time(tmp_path: Path) -> None:
     installation = Made.of(tmp_path, "while True: pass")
     result = ask("made", questions(RISES), Limits(1.0), installation)
     assert result.status is Status.TIMEOUT and result.reason == "stopped: its 1 s of the processor are spent"
 
 
-@pytest.mark.slow
 def test_a_tool_that_waits_for_ever_is_ended_by_the_clock(tmp_path: Path) -> None:
     installation = Made.of(tmp_path, "__import__('time').sleep(600)")
     result = ask("made", questions(RISES), Limits(0.5), installation, start_up_s=4.0)
@@ -109,7 +105,6 @@ def test_a_tool_that_waits_for_ever_is_ended_by_the_clock(tmp_path: Path) -> Non
     assert result.wall_seconds < 60
 
 
-@pytest.mark.slow
 def test_a_question_that_crashes_leaves_the_next_one(tmp_path: Path) -> None:
     lines = """if question.feature == 0:
         raise RuntimeError("broken")

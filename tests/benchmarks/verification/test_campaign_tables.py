@@ -140,7 +140,6 @@ def test_growth_has_sizes_and_exponents() -> None:
     assert row(text, "3 layers")[4] == "" and "width 128" not in text
 
 
-@pytest.mark.slow
 def test_plots_are_the_same_bytes_for_the_same_results(tmp_path: Path) -> None:
     for number in (1, 2):
         draw_cactus(results(), tmp_path / f"cactus{number}.svg")
@@ -152,7 +151,6 @@ def test_plots_are_the_same_bytes_for_the_same_results(tmp_path: Path) -> None:
     assert (tmp_path / "other.svg").read_bytes() != (tmp_path / "cactus1.svg").read_bytes()
 
 
-@pytest.mark.slow
 def test_the_plots_are_made_with_the_tables(project: Path) -> None:
     run_benchmark(["tables", "--root", str(project)])
     assert not (project / tables.CACTUS_PLOT).exists()

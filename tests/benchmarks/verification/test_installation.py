@@ -148,7 +148,6 @@ def test_a_missing_peer_is_one_line_with_its_install_command() -> None:
         missing("high")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PEERS))
 def test_every_installed_peer_gives_both_verdicts(name: str) -> None:
     needs(name)

@@ -28,7 +28,6 @@ def total(results: dict[str, Any], attacker: str, column: str) -> int:
     return sum(row[column] for row in results["rows"] if row["attacker"] == attacker)
 
 
-@pytest.mark.slow
 def test_no_mutant_is_falsely_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, results = campaign(tmp_path, 300)
     assert code == 0 and results["falsely_accepted"] == []
@@ -41,7 +40,6 @@ def test_no_mutant_is_falsely_accepted(tmp_path: Path, capsys: pytest.CaptureFix
     assert "| digests as they are | all | 150 | 0 | 0 |" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_checker_that_believes_everything_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -181,7 +181,6 @@ def test_a_category_of_one_workload_of_the_pool_alone_is_a_candidate() -> None:
 
 # a metric missing for one workload
 
-@pytest.mark.slow
 @pytest.mark.parametrize("without", [["new"], ["w01"], ["w01", "new"]])
 def test_a_metric_that_one_workload_lacks_is_done_without(without: list[str]) -> None:
     raw = joined(pool(), new((1, "a", 200.0), (4, "a", 87.0)))
@@ -196,7 +195,6 @@ def test_a_metric_that_the_workload_alone_has_changes_nothing() -> None:
     np.testing.assert_allclose(alone.options["predicted"], none.options["predicted"], rtol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("value", [0.0, 5.0, np.nan])
 def test_a_metric_that_never_varies_changes_nothing(value: float) -> None:
     raw = joined(pool(), new((1, "a", 200.0), (4, "a", 87.0)))
@@ -206,7 +204,6 @@ def test_a_metric_that_never_varies_changes_nothing(value: float) -> None:
 
 # other units
 
-@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1e3, 1e-3])
 @pytest.mark.parametrize("workload", ["new", "w02"])
 def test_units_that_differ_by_a_thousand_are_flagged_and_predicted(workload: str, factor: float,

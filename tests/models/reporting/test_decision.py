@@ -267,7 +267,6 @@ def test_the_worst_rows_stand_there_with_their_inputs_and_how_many_lie_outside_o
     assert "7 of 420 test rows lie outside of the box" in found.text
 
 
-@pytest.mark.slow
 def test_no_hole_in_what_is_known_of_the_champion_breaks_the_screen() -> None:
     whole = sample.compared()
     for key in ("champion", "cases", "case_counts", "target", "specification"):

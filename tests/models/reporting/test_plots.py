@@ -47,7 +47,6 @@ def test_a_plot_of_very_many_marks_becomes_a_small_image():
     assert len(scatter) < 200_000  # the worst case, points all over the place
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("activations", [[], [Activation(float(k), "REFUTED", None) for k in range(1, 300)]])
 @pytest.mark.parametrize("loss", [[1.0], [0.0, 0.0], [np.nan, 2.0], [-1.0, 3.0], [1e90, 1e-90]])
 def test_odd_histories_are_drawn(loss, activations):

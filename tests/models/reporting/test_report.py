@@ -334,7 +334,6 @@ def whole() -> dict[str, Any]:
             "context": sample.run_context()}
 
 
-@pytest.mark.slow
 def test_no_hole_in_the_evidence_breaks_the_report(undrawn, whole):
     paths = [path for path in places(whole) if path != ("context",)]
     for k, path in enumerate(paths):
@@ -344,7 +343,6 @@ def test_no_hole_in_the_evidence_breaks_the_report(undrawn, whole):
     assert len(paths) > 300
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("odd", [None, float("nan"), [], 1e308], ids=str)
 @pytest.mark.parametrize("part", ["history", "metrics", "curves", "correlation"])
 def test_no_hole_in_the_data_breaks_a_plot(unsaved, whole, part, odd):

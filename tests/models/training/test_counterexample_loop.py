@@ -240,7 +240,6 @@ def test_the_witnesses_of_a_network_are_all_wrong_for_it() -> None:
     assert len(other.arrays(3)["low"]) == 2 * len(found.low)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["certified", "certified_guided"])
 def test_certified_training_brings_the_bounds_up_to_a_proof(method: str) -> None:
     plain = run("counterexample_guided", iterations=0, epochs=60)

@@ -84,7 +84,6 @@ def test_an_interrupt_reaches_the_work_and_its_answer_is_waited_for() -> None:
     assert within_memory(MIB, _until_interrupted, lambda: os.kill(os.getpid(), signal.SIGINT)) == "interrupted"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("limit_mib", "codes"), [(40, {2}), (330, {2, 3}), (480, {2, 3}), (4000, {1})])
 def test_a_run_keeps_its_limit_and_says_so(tmp_path: Path, limit_mib: int, codes: set[int]) -> None:
     """2,000 x 2,000: some 620 MiB without a limit, and REFUTED."""

@@ -59,7 +59,6 @@ def test_verdicts_on_acas_xu_are_those_on_which_the_tools_agree(network, number)
     assert_evidence(found, model, claim)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("claim", PROPERTIES)
 @pytest.mark.parametrize("network", ["lindex", "lindex_deep"])
 def test_every_property_of_the_learned_index_is_decided(network, claim) -> None:

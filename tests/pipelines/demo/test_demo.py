@@ -114,7 +114,6 @@ def test_the_page_says_the_price_of_doing_nothing(history: History) -> None:
     assert html.count("<svg") + html.count("data:image/png") == 3
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(any(shutil.which(one, path=SEARCH_PATH) is None for one in ("nginx", "prometheus")),
                     reason="needs the Debian packages nginx-light and prometheus (make debian)")
 @pytest.mark.skipif(os.geteuid() != 0 or find_hierarchy().memory is None or find_hierarchy().cpu is None,

@@ -18,7 +18,6 @@ from recording.scaling.plan import Deployment
 from recording.tools import SEARCH_PATH
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(any(shutil.which(one, path=SEARCH_PATH) is None for one in ("nginx", "haproxy", "prometheus")),
                        reason="needs the Debian packages nginx-light, haproxy and prometheus (make debian)"),
     pytest.mark.skipif(os.geteuid() != 0 or find_hierarchy().memory is None or find_hierarchy().cpu is None,

@@ -49,7 +49,6 @@ def scratch() -> Iterator[Path]:
 
 
 @needs_nginx
-@pytest.mark.slow
 def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(
     tmp_path: Path, scratch: Path, one_shape: None
 ) -> None:
@@ -84,7 +83,6 @@ def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(
 
 
 @needs_nginx
-@pytest.mark.slow
 def test_a_disturbed_point_is_recorded_again(tmp_path: Path, scratch: Path, one_shape: None) -> None:
     settings = dataclasses.replace(SMALL, utilisations=(0.3,), most_attempts=2, most_disturbance_cores=0.0)
     record_scaling(settings, tmp_path / "out", lambda event: None, scratch=scratch)
@@ -92,7 +90,6 @@ def test_a_disturbed_point_is_recorded_again(tmp_path: Path, scratch: Path, one_
 
 
 @needs_nginx
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_path: Path, scratch: Path) -> None:
     root = Path(campaign.__file__).parents[2]
@@ -114,7 +111,6 @@ def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_p
 
 
 @needs_nginx
-@pytest.mark.slow
 def test_a_server_that_does_not_start_is_reported(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

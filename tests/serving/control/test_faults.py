@@ -251,7 +251,6 @@ def test_each_kind_of_refusal_ends_the_step_and_the_next_begins_anew(tmp_path, k
 
 # SIGKILL
 
-@pytest.mark.slow
 def test_sigkill_at_every_point_of_a_step(tmp_path):
     """Of a real process, before every file is opened, renamed or removed, and around every write, sync and part."""
     done = subprocess.run([sys.executable, "-m", "tests.serving.control.kill_at_each_point", str(tmp_path)], cwd=ROOT,

@@ -202,7 +202,6 @@ def scraping(folder, port, targets):
         server.wait()
 
 
-@pytest.mark.slow
 @needs_prometheus
 def test_nodes_are_ranked_by_what_a_real_prometheus_scrapes_of_them(tmp_path, keys):
     bundle, port, ports = signed_bundle(tmp_path / "bundle", keys[0]), free_port(), (free_port(), free_port())

@@ -37,7 +37,6 @@ def is_within_bounds(name, count):
         assert np.quantile(off_by(mean_ratios(rows)), 0.9) <= bound
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BANDS)
 def test_law_is_within_the_bounds_of_its_band(name):
     is_within_bounds(name, CONFIGURATIONS)

@@ -14,7 +14,7 @@ from tests.e2e import tiny
 from tests.systems.congestion.udp_link import udp_link
 from tests.systems.whole_way import small_champion
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
 
 
 def test_a_small_policy_is_trained_proved_signed_and_sends(tmp_path: Path) -> None:

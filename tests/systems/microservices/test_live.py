@@ -143,7 +143,6 @@ def quota(group: Path) -> int:
     return int((group / "cpu.max").read_text().split()[0])
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or find_hierarchy().cpu is None, reason="control groups may not be written here")
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 def test_an_arm_runs_the_whole_application_and_its_agents() -> None:

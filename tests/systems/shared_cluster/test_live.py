@@ -51,7 +51,6 @@ def test_all_functions_together_need_what_is_said_and_each_another_share_of_it()
     assert not np.allclose(rates, rates_of(4, busy, work_s))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or find_hierarchy().cpu is None, reason="control groups may not be written here")
 def test_real_functions_are_limited_loaded_and_told_of() -> None:
     """Two intervals of two requests a second each on cores that are a tenth of this machine's; one function has less

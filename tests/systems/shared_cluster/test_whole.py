@@ -16,7 +16,7 @@ from tests.e2e import tiny
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
 from tests.systems.whole_way import small_champion, steps_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
 
 CORES, EVERY_S = 12.0, 0.4
 

@@ -27,7 +27,6 @@ def fitted(metrics: int = 0, settings: MetaNetwork = FAST) -> FittedMetaNetwork:
     return found
 
 
-@pytest.mark.slow
 def test_it_learns_a_pool_better_than_the_support_mean_and_its_own_start() -> None:
     every = pool(44)
     trained, others = every.part(np.arange(24)), every.part(np.arange(24, 44))
@@ -38,7 +37,6 @@ def test_it_learns_a_pool_better_than_the_support_mean_and_its_own_start() -> No
     assert ours < 0.8 * error(found.prior.predict(support).mean, others)
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_result_and_leaves_the_global_state_alone() -> None:
     support = random_support(pool(), 2)
     torch.manual_seed(5)
@@ -103,7 +101,6 @@ def test_variances_fit_the_errors_on_workloads_that_were_not_seen() -> None:
         assert 0.3 < ratio < 3  # 24 workloads give a variance to a factor of two or so
 
 
-@pytest.mark.slow
 def test_metrics_that_tell_the_slope_help_at_one_run() -> None:
     every = pool(60, metrics=1)
     seen, others = every.part(np.arange(30)), every.part(np.arange(30, 60))

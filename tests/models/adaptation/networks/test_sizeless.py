@@ -14,7 +14,6 @@ from tests.models.adaptation.synthetic_pools import constant, error, pool, rando
 FAST = TimeSettings(hidden=(32, 32, 32), epochs=40, batch=16)
 
 
-@pytest.mark.slow
 def test_it_learns_a_pool_better_than_the_support_mean() -> None:
     every = pool(80)
     seen, others = every.part(np.arange(50)), every.part(np.arange(50, 80))

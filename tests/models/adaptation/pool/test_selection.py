@@ -166,7 +166,6 @@ def test_candidates_must_be_named_apart(bad: list[str]) -> None:
         choose_learner(flat(), candidates(*bad))
 
 
-@pytest.mark.slow
 def test_large_pool_with_metrics_tries_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a network of few steps: that it is tried is asked here, not how well it learns."""
     monkeypatch.setattr(selection, "MetaNetwork", partial(MetaNetwork, steps=20))

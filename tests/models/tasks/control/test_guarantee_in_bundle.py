@@ -28,8 +28,6 @@ from systems.autoscaling.environment import ENVIRONMENT
 from systems.autoscaling.guarantee import guarantees
 from systems.autoscaling.simulator.simulator import Autoscaling
 
-pytestmark = pytest.mark.slow
-
 
 def test_the_guarantee_of_a_policy_is_signed_and_proved_again_with_its_bundle(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,6 @@ def test_of_nothing_a_page_is_made_that_says_so():
         assert all(figure.value is None for figure in PAGES.figures(nothing)) and PAGES.badness(nothing) is None
 
 
-@pytest.mark.slow
 def test_broken_numbers_anywhere_leave_a_page(unsaved):
     """Each leaf of the evidence in turn is replaced."""
     def places(data: Any, path: tuple[Any, ...] = ()) -> Any:

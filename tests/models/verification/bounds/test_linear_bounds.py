@@ -119,7 +119,6 @@ def test_no_exact_value_leaves_the_bounds(dtype, refine, case) -> None:
     assert_sound(case, dtype, refine)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("refine", [False, True], ids=["forward", "refined"])
 @in_both_types
 @attack
@@ -128,7 +127,6 @@ def test_no_exact_value_leaves_the_bounds_at_any_magnitude(dtype, refine, case) 
     assert_sound(case, dtype, refine)
 
 
-@pytest.mark.slow
 @in_both_types
 @attack
 @given(case=st.one_of(annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
@@ -137,7 +135,6 @@ def test_no_exact_value_leaves_the_bounds_where_sums_cancel(dtype, case) -> None
     assert_sound((network.graph, np.atleast_2d(lower), np.atleast_2d(upper), rng), dtype, True)
 
 
-@pytest.mark.slow
 @in_both_types
 @flushed_or_not
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

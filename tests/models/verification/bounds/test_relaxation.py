@@ -149,7 +149,6 @@ def intervals_of_any_size(draw, dtype: torch.dtype, flushed: bool) -> tuple[torc
     return walls.amin(0)[None], walls.amax(0)[None]
 
 
-@pytest.mark.slow
 @of_every_kind
 @in_both_types
 @flushed_or_not
@@ -195,7 +194,6 @@ def test_the_derivative_and_the_largest_value_hold_on_every_interval_of_a_grid(l
     assert_derivatives_hold(layer, *intervals(dtype))
 
 
-@pytest.mark.slow
 @of_every_kind
 @in_both_types
 @flushed_or_not

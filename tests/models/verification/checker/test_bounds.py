@@ -316,7 +316,6 @@ def test_wild_scales_and_cancellation_do_not_push_a_bound_above_the_derivative(c
     attack(network, lower, upper, rng, points=6)
 
 
-@pytest.mark.slow
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=st.one_of(wild_networks(), SMALL, DEEP, annihilating_networks()))
 def test_no_exact_derivative_lies_below_its_bound_in_a_long_attack(case) -> None:

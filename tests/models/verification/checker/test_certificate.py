@@ -233,7 +233,6 @@ def test_every_changed_file_is_refused(proof: Proof, tmp_path: Path) -> None:
     refuse_all(proof, tmp_path, count=150, seed=1)
 
 
-@pytest.mark.slow
 def test_every_changed_file_is_refused_in_a_long_attack(proof: Proof, tmp_path: Path) -> None:
     refuse_all(proof, tmp_path, count=2500, seed=2)
 
@@ -287,7 +286,6 @@ def test_a_mutant_with_fresh_digests_is_refused_where_its_claim_is_false(proof: 
     assert false > 12 and accepted > 12  # the attack has teeth on both sides
 
 
-@pytest.mark.slow
 def test_a_mutant_with_fresh_digests_is_refused_where_its_claim_is_false_in_a_long_attack(
     proof: Proof, tmp_path: Path,
 ) -> None:
@@ -742,6 +740,5 @@ def test_what_the_checker_can_read_onnxruntime_runs_as_it_is_read(proof: Proof) 
     assert check_reading(proof, count=250, seed=5) > 5
 
 
-@pytest.mark.slow
 def test_what_the_checker_can_read_onnxruntime_runs_as_it_is_read_in_a_long_attack(proof: Proof) -> None:
     assert check_reading(proof, count=4000, seed=6) > 80

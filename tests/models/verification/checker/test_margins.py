@@ -125,7 +125,6 @@ def test_no_exact_row_of_a_wide_network_lies_below_its_bound(case) -> None:
     attack(case, points=3)
 
 
-@pytest.mark.slow
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=st.one_of(SMALL, DEEP, annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
 def test_no_exact_row_of_outputs_lies_below_its_bound_in_a_long_attack(case) -> None:

@@ -121,7 +121,6 @@ def test_a_point_is_unsafe_exactly_where_the_asserts_hold(asserts: list[Tree], p
     assert_unsafe_where_the_asserts_hold(asserts, points)
 
 
-@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @properties_and_points
 def test_a_point_is_unsafe_exactly_where_the_asserts_hold_in_a_long_attack(

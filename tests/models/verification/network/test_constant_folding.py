@@ -162,7 +162,6 @@ def test_a_constant_is_what_onnxruntime_computes_or_refused() -> None:
     assert refused < 220  # types and opsets that the operator does not have, and most of float16
 
 
-@pytest.mark.slow
 def test_a_constant_is_what_onnxruntime_computes_or_refused_in_a_long_attack() -> None:
     folded, _ = attack(range(1000, 6000))
     assert folded == FOLDED

@@ -694,7 +694,6 @@ def test_networks_that_torch_wrote_are_read(tmp_path: Path, opset: int, batch: s
     require_torch_agreement(path.read_bytes(), module)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_networks_that_torch_s_new_exporter_wrote_are_read(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript", reason="torch's exporter needs onnxscript")

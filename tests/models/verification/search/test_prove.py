@@ -107,7 +107,6 @@ def test_the_time_of_the_search_is_taken_from_that_of_the_proof(of, monkeypatch)
     assert result.status is Status.TIMEOUT and 0 < budgets[-1].seconds <= 2.9
 
 
-@pytest.mark.slow
 def test_the_descent_is_repeated_with_more_effort_and_stops_with_the_time(monkeypatch) -> None:
     taken: list[float] = []
     efforts: list[Effort] = []

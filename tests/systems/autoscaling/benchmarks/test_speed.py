@@ -44,7 +44,6 @@ def test_sizes_rise_and_hold_the_goals():
     assert all(set(way.sizes) <= set(SIZES) for way in WAYS.values())
 
 
-@pytest.mark.slow
 # torch 2.13's compiler imports what it has itself deprecated: https://github.com/pytorch/pytorch
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 def test_compiled_steps_are_those_of_eager_tensors():

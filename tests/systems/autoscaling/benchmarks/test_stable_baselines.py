@@ -43,7 +43,6 @@ def learn(way):
     return json.loads(done.stdout.strip().split("\n")[-1])
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not HAS_PEER, reason="PEERS_PYTHON has no stable_baselines3")
 @pytest.mark.parametrize("way", ["one_by_one", "all_at_once"])
 def test_stable_baselines_learns_and_sees_whole_episodes(way):

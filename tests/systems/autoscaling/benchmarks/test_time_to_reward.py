@@ -37,7 +37,6 @@ def test_measuring_does_not_count_and_ends_at_the_goal(monkeypatch):
     assert [(point["seconds"], point["steps"]) for point in clock.curve] == [(1.0, 100), (2.0, 200)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", [way for way, described in WAYS.items() if not described.by_peers])
 def test_each_of_our_ways_has_a_curve(way):
     clock = Clock(0.0, 9.0, "cpu")

@@ -17,7 +17,6 @@ from systems.autoscaling.benchmarks.twin_tables import (
 from tests.systems.autoscaling.made_campaign import TRUTHS, write_campaign
 
 
-@pytest.mark.slow
 def test_data_that_obey_the_law_are_predicted(tmp_path: Path) -> None:
     data, output = write_campaign(tmp_path), tmp_path / "twin.json"
     command = ["autoscaling-twin", "--data", str(data), "--splits", "1", "--output", str(output)]

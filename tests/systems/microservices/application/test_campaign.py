@@ -46,7 +46,6 @@ def anything_left(scratch: Path, recorder: int) -> bool:
 
 
 @needs_tools
-@pytest.mark.slow
 def test_a_tiny_campaign_gives_its_tables_and_leaves_nothing_behind(tmp_path: Path, scratch: Path) -> None:
     events: list[ProgressEvent] = []
     out = tmp_path / "out"
@@ -72,7 +71,6 @@ def test_a_tiny_campaign_gives_its_tables_and_leaves_nothing_behind(tmp_path: Pa
 
 
 @needs_tools
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_path: Path, scratch: Path) -> None:
     """In the middle of an anomaly: no control group goes as long as a stressor is in it."""

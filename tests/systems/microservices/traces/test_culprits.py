@@ -151,7 +151,6 @@ def test_traces_without_any_root_are_refused(tmp_path: Path) -> None:
         read_suspects(str(tmp_path), 1.0)
 
 
-@pytest.mark.slow
 def test_the_task_is_proved_and_the_corner_of_those_off_every_path_scores_least(tmp_path: Path) -> None:
     task, made = load_task(TASK), tmp_path / "made"
     samples = {TASK: telemetry(rows(), "made", 10.0)}

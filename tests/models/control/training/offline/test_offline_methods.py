@@ -71,7 +71,6 @@ def reward_of_a_clone() -> float:
     return reward_of(train("behaviour_cloning", updates=ENOUGH).policy)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OFFLINE if name != "behaviour_cloning"])
 def test_it_does_better_than_a_clone(name: str) -> None:
     assert reward_of(train(name, updates=ENOUGH).policy) > reward_of_a_clone() + 0.2
