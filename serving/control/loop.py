@@ -155,18 +155,13 @@ class ControlLoop:
         if give_back and (stopped := self._stopped()):  # the next controller may, for what was found is on disk
             give_back = False
             failures.append(f"{stopped}: nothing was given back")
-        for act in ([self._restored] if give_back else []) + [self._released]:
+        for act in (lambda actuator: actuator.restore(lowering=self._well) if give_back else None,
+                    lambda actuator: actuator.release(self._parts.holder)):
             try:
-                act()
+                act(self._parts.actuator)
             except Exception as error:
                 failures.append(f"actuator: {_said(error)}")
         return "; ".join(filter(None, failures))
-
-    def _restored(self) -> None:
-        self._parts.actuator.restore(lowering=self._well)
-
-    def _released(self) -> None:
-        self._parts.actuator.release(self._parts.holder)
 
     def _observed(self, seconds: float) -> tuple[Checked, Situation]:
         """What is seen, checked; and what of it is in the way of acting."""
