@@ -7,7 +7,14 @@ import numpy as np
 
 from benchmarks.control import default_runs
 from benchmarks.harness.shown import Headline, Plot, Source
-from systems.congestion.benchmarks import against_rules, ceiling, for_ever, real_link_tables, several_senders
+from systems.congestion.benchmarks import (
+    against_rules,
+    beside_packets,
+    ceiling,
+    for_ever,
+    real_link_tables,
+    several_senders,
+)
 
 PLOTS = (Plot("congestion_real_link", real_link_tables.draw, "docs/images/congestion_real_link.svg"),)
 TABLES: dict[str, Source] = {
@@ -18,6 +25,8 @@ TABLES: dict[str, Source] = {
     "congestion-ceiling-conditions": Source("congestion_ceiling", ceiling.conditions_line),
     "congestion-several-senders": Source("congestion_several_senders", several_senders.sharing_table),
     "congestion-several-senders-conditions": Source("congestion_several_senders", several_senders.sharing_conditions),
+    "congestion-packets": Source("congestion_packets", beside_packets.packets_table),
+    "congestion-packets-conditions": Source("congestion_packets", beside_packets.conditions_line),
     "congestion-for-ever": Source("congestion_for_ever", for_ever.bounds_table),
     "congestion-for-ever-conditions": Source("congestion_for_ever", for_ever.conditions_line),
     "congestion-real-link": Source("congestion_real_link", real_link_tables.controllers_table),

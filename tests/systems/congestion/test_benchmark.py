@@ -13,7 +13,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.task_digest import with_task
 from feature_store.errors import InputError
 from models.tasks.task import load_task
-from systems.congestion.benchmarks import against_rules, beside_kernel, ceiling, pcc_rl, several_senders
+from systems.congestion.benchmarks import against_rules, beside_kernel, beside_packets, ceiling, pcc_rl, several_senders
 from systems.congestion.simulator import Congestion
 
 
@@ -163,3 +163,16 @@ def test_a_ceiling_counts_over_the_best_rule_of_these_links() -> None:
     assert ceiling.ceiling_table(found).splitlines()[2:] == [
         "| aurora | 2.00 (bbr) | 2.10 (+5.0 %) | 2.20 (+10.0 %) | 2.50 (+25.0 %) | +10 % |",
         "| PCC-RL's packets | 2.00 (bbr) | 1.90 (-5.0 %) | not tried | 2.25 (+12.5 %) | +15 % |"]
+
+
+def test_the_fluid_stands_beside_packets_interval_by_interval() -> None:
+    links = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])  # of the second nothing changes: it has no correlation
+    found = beside_packets.compared("round trip, s", links, np.array([[3.0, 5.0], [2.0, 6.0], [1.0, 4.0]]))
+    assert found["within_links"] == pytest.approx(-1.0)
+    assert (found["packets"], found["fluid"]) == pytest.approx((3.5, 3.5))
+    assert found["correlation"] == pytest.approx(np.corrcoef([1, 5, 2, 5, 3, 5], [3, 5, 2, 6, 1, 4])[0, 1])
+    row = beside_packets.packets_table({"entries": [found]}).splitlines()[2]
+    assert row == "| round trip, s | 3.5 | 3.5 | 0.698 | -1.000 |"
+    said = beside_packets.conditions_line({"machine": {"date": "2026-11-30"}, "steps_a_second": {
+        "with gradients": 100_000.0, "without": 200_000.0, "packets": 2_000.0}}).replace("\n", " ")
+    assert "100,000 steps of a link a second with gradients" in said and "2,000: 50 and 100 times as many" in said
