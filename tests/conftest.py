@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.durations import slow_tests
+from tests.durations import names_of, slow_tests
 
 if TYPE_CHECKING:
     from models.configuration import Configuration
@@ -47,6 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for name, taken in seconds.items():
         of_files[name.partition("::")[0]] += taken
     for item in items:
-        if {item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]} & seconds.keys():
+        if names_of(item.nodeid) & seconds.keys():
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: -of_files[item.nodeid.partition("::")[0]])

@@ -25,16 +25,21 @@ def slow_tests() -> dict[str, float]:
             (line.split(maxsplit=1) for line in FILE.read_text(encoding="utf-8").splitlines())}
 
 
+def names_of(case: str) -> set[str]:
+    """By what a case may stand in the file: its file, or its test."""
+    return {case.partition("::")[0], case.partition("[")[0]}
+
+
 def slow_of(phases: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The same, of measured tests: node id -> setup, call, teardown -> seconds."""
     together, longest, long_setup = defaultdict[str, float](float), defaultdict[str, float](float), set[str]()
     for case, seconds in phases.items():
-        file, test, taken = case.partition("::")[0], case.partition("[")[0], sum(seconds.values())
+        test, taken = case.partition("[")[0], sum(seconds.values())
         longest[test] = max(longest[test], taken)
-        for name in (file, test):
+        for name in names_of(case):
             together[name] += taken
         if seconds.get("setup", 0.0) > LIMIT_S:
-            long_setup.add(file)  # whichever test comes first sets up for the others
+            long_setup.add(case.partition("::")[0])  # whichever test comes first sets up for the others
     tests = {test for test, taken in longest.items() if taken > LIMIT_S and test.partition("::")[0] not in long_setup}
     return {name: together[name] for name in long_setup | tests}
 
@@ -44,8 +49,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _phases[report.nodeid][report.when] = report.duration
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Writes the file, once."""
-    if not hasattr(session.config, "workerinput"):
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Writes the file, once; not where the run was stopped, for what it did not come to would count as quick."""
+    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if ended and not hasattr(session.config, "workerinput"):
         FILE.write_text("".join(f"{seconds:.1f} {name}\n" for name, seconds in sorted(slow_of(_phases).items())),
                         encoding="utf-8")
